@@ -1,0 +1,1 @@
+"""Capture: one pass per instrument over a task's steps, and what links their events."""

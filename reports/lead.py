@@ -1,0 +1,118 @@
+"""The answer in three sentences: how long, on what, how much. Written from the summary, whatever part of it exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wcbench.reports import format as fmt
+from wcbench.reports.sections._common import (
+    Summary,
+    block,
+    conditions,
+    descending,
+    rows,
+    run_pass,
+    spread,
+    step_hint,
+    task_name,
+)
+from wcbench.reports.sections.hotspots import cumulative, noun
+
+EXACT_BELOW = 1_000_000
+"""Parameter counts are written out below this, with a prefix from it on."""
+
+
+def lead(summary: Summary) -> tuple[str, ...]:
+    """Three sentences: step time, where it goes, size and work. A part that is absent is said to be absent."""
+    return tuple(fmt.prose(sentence) for sentence in (_time(summary), _hotspots(summary), _size(summary)))
+
+
+def _time(summary: Summary) -> str:
+    name, timing = task_name(summary), run_pass(summary, "timing")
+    times = spread(timing)
+    if times.median is None:
+        return f"No step of {name} was timed." if not timing else f"The timing pass of {name} has no step time."
+    details = step_hint(timing)
+    rate = timing.get("samples_per_s")
+    throughput = f": {fmt.number(rate)} samples/s" if rate is not None else ""
+    return (
+        f"{name} takes {fmt.spread_ms(times)} a step{f' ({details})' if details else ''} "
+        f"at {conditions(timing)}{throughput}."
+    )
+
+
+def _hotspots(summary: Summary) -> str:
+    spots = block(summary, "hotspots")
+    if spots is None:
+        return "Where the time goes was not measured."
+    listed = rows(spots.get("rows"))
+    if not listed:
+        return f"No {noun(spots)} was recorded."
+    leader, top = _leader(summary, str(spots.get("of") or "time")), _top(listed, noun(spots))
+    if leader and top:
+        return f"{leader}; {top}."
+    return f"{leader or top[:1].upper() + top[1:] or f'Its {noun(spots)}s have no share of the time'}."
+
+
+def _leader(summary: Summary, of: str) -> str:
+    """Which category has the most, by the full view, whose names say more than the paper's."""
+    part = block(summary, "categories")
+    shares = descending(part.get("full") if part else None)
+    if not shares or not shares[0][1]:
+        return ""
+    name, value = shares[0]
+    name = "names that no rule knows" if name == "unknown" else name
+    amount = "Most" if value > 0.5 else "The largest part"
+    return f"{amount} of the {of} goes to {name} ({fmt.share(value)})"
+
+
+def _top(listed: Any, word: str) -> str:
+    if len(listed) == 1:
+        return f"it is all in one {word}"
+    top = min(3, len(listed) - 1)
+    together = cumulative(listed[:top])[-1]
+    if together is None:
+        return ""
+    verb, subject = ("makes", "longest") if top == 1 else ("make", f"top {top}")
+    return f"the {subject} of {fmt.plural(len(listed), word)} {verb} up {fmt.share(together)}"
+
+
+def _size(summary: Summary) -> str:
+    part = block(summary, "complexity")
+    if part is None:
+        return "Its parameters and its arithmetic were not counted."
+    params, flops = part.get("params_total"), part.get("flops_matrix_step")
+    where = _where(part, run_pass(summary, "timing"))
+    if params is None and flops is None:
+        return "Its parameters and its arithmetic could not be counted."
+    if params is None:
+        return _sentence(f"{where}a step does {fmt.si(flops, 'FLOP')} of matrix work{_coverage(part)}.")
+    has = f"{where}it has {_parameters(params)}"
+    if flops is None:
+        return _sentence(f"{has}; its arithmetic could not be counted.")
+    return _sentence(f"{has} and does {fmt.si(flops, 'FLOP')} of matrix work a step{_coverage(part)}.")
+
+
+def _parameters(params: int) -> str:
+    return f"{fmt.si(params)} parameters" if params >= EXACT_BELOW else fmt.plural(params, "parameter")
+
+
+def _where(part: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
+    """Says the preset and batch where they are not those of the step time: the reader would take them as the same."""
+    if timing and all(part.get(key) == timing.get(key) for key in ("preset", "batch_size")):
+        return ""
+    words = conditions({"preset": part.get("preset"), "batch_size": part.get("batch_size")})
+    return f"At {words}, " if words != "conditions unknown" else ""
+
+
+def _coverage(part: Mapping[str, Any]) -> str:
+    """How much of the work the count covers, unless it is all of it."""
+    covered = part.get("coverage_matrix_calls")
+    if covered is None or covered == 1:
+        return ""
+    return f" (counted for {fmt.share(covered)} of the matrix operators)"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,151 @@
+"""The short forms of a profile: what a notebook cell and the prompt show.
+
+Both take any profile, an empty one too, and neither draws with matplotlib: a `repr` has to be instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from wcbench.reports import format as fmt
+from wcbench.reports.palette import category_color
+from wcbench.reports.sections._common import (
+    Summary,
+    block,
+    conditions,
+    descending,
+    mapping,
+    note_lines,
+    rows,
+    run_pass,
+    spread,
+    step_hint,
+    task_name,
+)
+from wcbench.reports.sections.hotspots import noun
+from wcbench.reports.sections.overview import device_name
+
+if TYPE_CHECKING:
+    from wcbench.record import Profile
+
+TEXT_HOTSPOTS = 5
+HTML_HOTSPOTS = 10
+NAME_WIDTH = 60
+
+
+def profile_text(profile: Profile) -> str:
+    """A few lines of plain text: what, where, how long, how much, and the longest hotspots."""
+    summary = profile.view("summary")
+    pairs = [(label, value) for label, value in _pairs(summary) if value]
+    lines = [fmt.prose(task_name(summary)), *(f"  {label:<10} {fmt.prose(value)}" for label, value in pairs)]
+    lines += _text_hotspots(summary)
+    notes = len(list(note_lines(summary)))
+    if notes:
+        lines.append(f"  {'notes':<10} {fmt.plural(notes, 'note')} on what is missing or doubtful: .notes")
+    return "\n".join(lines)
+
+
+def _pairs(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Labels and values of the short forms; a value that is not known is empty."""
+    timing = run_pass(summary, "timing") or mapping(next(iter(mapping(summary.get("passes")).values()), None))
+    yield "record", str(summary.get("run") or "")
+    yield "device", ", ".join(word for word in (str(timing.get("device") or ""), _hardware(summary, timing)) if word)
+    yield "ran at", ", ".join(word for word in (_preset(timing), str(timing.get("precision") or "")) if word)
+    yield "step", _step(run_pass(summary, "timing"))
+    yield "model", _model(summary)
+    yield "work", _work(summary)
+    if not mapping(summary.get("passes")):
+        yield "passes", "none"
+
+
+def _hardware(summary: Summary, timing: Mapping[str, Any]) -> str:
+    return device_name(summary, timing["device"]) if timing.get("device") else ""
+
+
+def _preset(timing: Mapping[str, Any]) -> str:
+    words = conditions({"preset": timing.get("preset"), "batch_size": timing.get("batch_size")})
+    return "" if words == "conditions unknown" else words
+
+
+def _step(timing: Mapping[str, Any]) -> str:
+    times, details = spread(timing), step_hint(timing)
+    if times.median is None:
+        return ""
+    rate = timing.get("samples_per_s")
+    throughput = f", {fmt.number(rate)} samples/s" if rate is not None else ""
+    return f"{fmt.spread_ms(times)}{f' ({details})' if details else ''}{throughput}"
+
+
+def _model(summary: Summary) -> str:
+    params = mapping(summary.get("complexity")).get("params_total")
+    return "" if params is None else fmt.plural(params, "parameter")
+
+
+def _work(summary: Summary) -> str:
+    part = mapping(summary.get("complexity"))
+    flops, covered = part.get("flops_matrix_step"), part.get("coverage_matrix_calls")
+    if flops is None:
+        return ""
+    words = [_preset(part), "" if covered is None else f"{fmt.share(covered)} of matrix operators counted"]
+    return f"{fmt.si(flops, 'FLOP')} of matrix work a step ({'; '.join(word for word in words if word)})"
+
+
+def _text_hotspots(summary: Summary) -> Iterator[str]:
+    part = mapping(summary.get("hotspots"))
+    listed = rows(part.get("rows"))
+    if not listed:
+        return
+    yield f"  hotspots   share of {fmt.prose(part.get('of') or 'time')}, {fmt.plural(len(listed), noun(part))} in all"
+    for row in listed[:TEXT_HOTSPOTS]:
+        yield f"    {fmt.share(row.get('time_share')):>7}  {fmt.shorten(str(row.get('name')), NAME_WIDTH)}"
+
+
+def profile_html(profile: Profile) -> str:
+    """A fragment for a notebook cell: title, facts, bar of the categories, ten hotspots. Needs no other style."""
+    from wcbench.reports.html import environment
+
+    summary = profile.view("summary")
+    part = mapping(summary.get("hotspots"))
+    listed = rows(part.get("rows"))
+    times = fmt.column([row.get("time_ns") for row in listed[:HTML_HOTSPOTS]], "time_ns")
+    return (
+        environment()
+        .get_template("fragment.html")
+        .render(
+            title=task_name(summary),
+            facts=[(label, value) for label, value in _pairs(summary) if value],
+            of=str(part.get("of") or "time"),
+            noun=noun(part),
+            time_unit=times.unit,
+            hotspots=[_html_hotspot(row, time) for row, time in zip(listed, times.cells, strict=False)],
+            hidden=max(0, len(listed) - HTML_HOTSPOTS),
+            categories=_html_categories(summary),
+            notes=len(list(note_lines(summary))),
+        )
+    )
+
+
+def _html_hotspot(row: Mapping[str, Any], time: str) -> dict[str, str]:
+    return {
+        "name": fmt.shorten(str(row.get("name")), NAME_WIDTH),
+        "color": category_color(str(row.get("category"))),
+        "category": fmt.shorten(str(row.get("category") or fmt.ABSENT), 30),
+        "time": time,
+        "share": fmt.share(row.get("time_share")),
+    }
+
+
+def _html_categories(summary: Summary) -> list[dict[str, str]]:
+    """The full view as pieces of one bar; their widths are the shares themselves."""
+    part = block(summary, "categories")
+    found = [(name, value) for name, value in descending(part.get("full") if part else None) if value > 0]
+    return [
+        {
+            "name": fmt.shorten(name, 30),
+            "share": fmt.share(value),
+            "width": f"{min(100 * value, 100):.3f}%",
+            "color": category_color(name),
+        }
+        for name, value in found
+    ]

@@ -1,0 +1,35 @@
+"""THE list of a profile report's sections, in reading order; each is one file with a function `section`.
+
+A section turns its block of the summary (docs/json.md) into blocks of the report model, and is None where nothing
+was measured; the section `notes` then says that it is missing and why. Sections move values, they derive none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wcbench.registry import Registry, Row
+from wcbench.reports.model import Section
+
+SECTIONS = Registry(
+    "section",
+    [
+        Row("overview", "wcbench.reports.sections.overview:section"),
+        Row("hotspots", "wcbench.reports.sections.hotspots:section"),
+        Row("categories", "wcbench.reports.sections.categories:section"),
+        Row("steps", "wcbench.reports.sections.steps:section"),
+        Row("complexity", "wcbench.reports.sections.complexity:section"),
+        Row("primitives", "wcbench.reports.sections.primitives:section"),
+        Row("memory", "wcbench.reports.sections.memory:section"),
+        Row("power", "wcbench.reports.sections.power:section"),
+        Row("notes", "wcbench.reports.sections.notes:section"),
+        Row("provenance", "wcbench.reports.sections.provenance:section"),
+    ],
+)
+
+
+def build_sections(summary: Mapping[str, Any]) -> tuple[Section, ...]:
+    """Every section for which the summary has something to show."""
+    built = (SECTIONS.load(name)(summary) for name in SECTIONS.names())
+    return tuple(section for section in built if section is not None)

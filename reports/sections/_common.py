@@ -1,0 +1,140 @@
+"""What the sections share: reading the summary without stumbling over what is absent, and saying where a block ran."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from wcbench.reports import format as fmt
+from wcbench.reports.model import Fact, NoteLine, Notes
+
+Summary = Mapping[str, Any]
+
+BLOCKS = ("hotspots", "categories", "complexity", "primitives", "memory", "power")
+"""Blocks of the summary; each is a section of the same name."""
+
+PASSES: Mapping[str, str] = {
+    "steps": "timing",
+    "hotspots": "timeline",
+    "categories": "timeline",
+    "complexity": "complexity",
+    "primitives": "primitives",
+    "memory": "memory",
+    "power": "timing",
+}
+"""The pass that each of those sections comes from, for the reason why one is missing."""
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """The mapping itself, or an empty one for what is absent."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def rows(value: Any) -> Sequence[Mapping[str, Any]]:
+    """The list of mappings, or an empty one for what is absent."""
+    return value if isinstance(value, Sequence) and not isinstance(value, str) else ()
+
+
+def block(summary: Summary, name: str) -> Mapping[str, Any] | None:
+    """A block of the summary; None where it was not measured."""
+    value = summary.get(name)
+    return value if isinstance(value, Mapping) else None
+
+
+def run_pass(summary: Summary, name: str) -> Mapping[str, Any]:
+    """What the summary says of a pass; empty where it was not run."""
+    return mapping(mapping(summary.get("passes")).get(name))
+
+
+def task_name(summary: Summary) -> str:
+    """``task`` or ``task@variant``."""
+    task, variant = summary.get("task") or "unnamed task", summary.get("variant")
+    return fmt.prose(f"{task}@{variant}" if variant else task)
+
+
+def conditions(part: Mapping[str, Any]) -> str:
+    """``preset small, batch 64, on cpu``: as much of it as is known."""
+    preset, batch, device = part.get("preset"), part.get("batch_size"), part.get("device")
+    words = [
+        f"preset {preset}" if preset else "",
+        f"batch {fmt.count(batch)}" if batch is not None else "",
+        f"on {device}" if device else "",
+    ]
+    return fmt.prose(", ".join(word for word in words if word)) or "conditions unknown"
+
+
+def measured(part: Mapping[str, Any]) -> str:
+    """``Pass timeline: preset small, batch 64, on cpu.``"""
+    name = part.get("pass")
+    return f"Pass {fmt.prose(name)}: {conditions(part)}." if name else f"Measured at {conditions(part)}."
+
+
+def show_command(summary: Summary, view: str) -> str:
+    """The command that prints a block in full."""
+    return fmt.command(["wcbench", "show", str(summary.get("run") or "RUN"), view, "--json"])
+
+
+def note_lines(summary: Summary) -> Iterator[NoteLine]:
+    for note in rows(summary.get("notes")):
+        if isinstance(note, Mapping):
+            yield NoteLine(fmt.prose(note.get("about") or "record"), fmt.prose(note.get("text") or ""))
+
+
+def notes_about(summary: Summary, *names: str) -> tuple[NoteLine, ...]:
+    """Notes on one of the names, or on a part of it (``power.energy`` is about ``power``)."""
+    return tuple(line for line in note_lines(summary) if re.split(r"[.:/ ]", line.about, maxsplit=1)[0] in names)
+
+
+def notes_blocks(summary: Summary, *names: str) -> tuple[Notes, ...]:
+    """The notes on the names as a block, where there are any: an "n/a" stands beside its reason."""
+    lines = notes_about(summary, *names)
+    return (Notes(lines),) if lines else ()
+
+
+def missing(summary: Summary) -> tuple[NoteLine, ...]:
+    """The sections that this report does not have, each with what the record says about the reason."""
+    absent = [name for name in BLOCKS if block(summary, name) is None]
+    if not timed_passes(summary):
+        absent.insert(0, "steps")
+    return tuple(NoteLine(name, _why(summary, name)) for name in absent)
+
+
+def _why(summary: Summary, name: str) -> str:
+    ran = PASSES[name] in mapping(summary.get("passes"))
+    # Notes on a pass that ended are about its numbers, not about what it did not give.
+    own = notes_about(summary, name) or (() if ran else notes_about(summary, PASSES[name]))
+    if own:
+        return "Not in this report. " + " ".join(line.text for line in own)
+    if ran:
+        return f"Not in this report: pass {PASSES[name]} ran but left nothing for it, and no note says why."
+    return f"Not in this report: pass {PASSES[name]} was not run."
+
+
+def timed_passes(summary: Summary) -> dict[str, Mapping[str, Any]]:
+    """The passes in which steps were timed, by name."""
+    passes = mapping(summary.get("passes"))
+    return {name: info for name, info in passes.items() if mapping(info).get("step_ms_median") is not None}
+
+
+def spread(part: Mapping[str, Any]) -> fmt.Spread:
+    """A pass's step time with its quartiles."""
+    return fmt.Spread(part.get("step_ms_median"), part.get("step_ms_q1"), part.get("step_ms_q3"))
+
+
+def step_hint(part: Mapping[str, Any]) -> str:
+    """``quartiles 9.6 to 10.1 ms, 10 steps``."""
+    quartiles, steps = fmt.quartiles_ms(spread(part)), part.get("steps")
+    words = [f"quartiles {quartiles}" if quartiles else "", fmt.plural(steps, "step") if steps is not None else ""]
+    return ", ".join(word for word in words if word)
+
+
+def step_fact(part: Mapping[str, Any]) -> Fact:
+    """The median step time as a fact."""
+    return Fact("Step time, median", spread(part), "spread_ms", hint=step_hint(part))
+
+
+def descending(shares: Any) -> list[tuple[str, float]]:
+    """Shares from the largest; equal ones in the order of their names, so that the report is reproducible."""
+    known = ((str(name), float(value)) for name, value in mapping(shares).items() if not fmt.absent(value))
+    return sorted(known, key=lambda item: (-item[1], item[0]))

@@ -1,0 +1,84 @@
+"""How long a step takes, and what each instrument adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from wcbench.reports import format as fmt
+from wcbench.reports.model import Column, Fact, Facts, Figure, Section, StepPoint, StepTimes, Table
+from wcbench.reports.sections._common import (
+    Summary,
+    mapping,
+    notes_blocks,
+    rows,
+    run_pass,
+    show_command,
+    spread,
+    step_fact,
+    timed_passes,
+)
+
+WARMUP = "warmup"
+
+
+def section(summary: Summary) -> Section | None:
+    """Times of the timing pass, every step of it where the summary lists them, and all timed passes in a table."""
+    timed = timed_passes(summary)
+    if not timed:
+        return None
+    timing = run_pass(summary, "timing")
+    facts = (Facts(_facts(timing)),) if timing else ()
+    return Section(
+        "steps",
+        "Steps",
+        (*facts, *_figures(summary, timing), _table(summary, timed), *notes_blocks(summary, "steps", "timing")),
+    )
+
+
+def _facts(timing: Mapping[str, Any]) -> tuple[Fact, ...]:
+    return (
+        step_fact(timing),
+        Fact("Throughput", timing.get("samples_per_s"), "number", "samples/s"),
+        Fact("Loss, first step", timing.get("loss_first"), "number"),
+        Fact("Loss, last step", timing.get("loss_last"), "number"),
+    )
+
+
+def _figures(summary: Summary, timing: Mapping[str, Any]) -> tuple[Figure, ...]:
+    listed = rows(mapping(summary.get("steps")).get("rows"))
+    points = tuple(
+        StepPoint(int(row["index"]), row["duration_ns"] * 1e-6, str(row.get("role") or "measured"))
+        for row in listed
+        if row.get("duration_ns") is not None and row.get("index") is not None
+    )
+    if not points:
+        return ()
+    times = spread(timing)
+    warm = sum(point.role == WARMUP for point in points)
+    dropped = f" {fmt.plural(warm, 'warm-up step')} dropped." if warm else ""
+    said = f"Median {fmt.spread_ms(times)}, quartiles {fmt.quartiles_ms(times) or fmt.ABSENT}.{dropped}"
+    return (
+        Figure(
+            "steps-figure",
+            f"Every step of the timing pass. {said}",
+            f"Dots, time of each of {fmt.plural(len(points), 'step')} in order. {said}",
+            StepTimes(points, times.median, times.q1, times.q3),
+        ),
+    )
+
+
+def _table(summary: Summary, timed: Mapping[str, Mapping[str, Any]]) -> Table:
+    columns = (
+        Column("pass"),
+        Column("steps", "count"),
+        Column("median", "time_ms"),
+        Column("quartile 1", "time_ms"),
+        Column("quartile 3", "time_ms"),
+        Column("samples/s", "number"),
+        Column("overhead", "number", "×"),
+    )
+    fields = ("steps", "step_ms_median", "step_ms_q1", "step_ms_q3", "samples_per_s", "overhead")
+    cells = tuple((name, *(part.get(field) for field in fields)) for name, part in timed.items())
+    caption = "Step times by pass; overhead = step with the instrument / step without it, both in that pass"
+    return Table("steps-table", caption, columns, cells, more=show_command(summary, "steps"))

@@ -1,0 +1,288 @@
+"""Summaries written by hand in the form of docs/json.md: a usual one, empty ones, and one made to break a page."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from wcbench.reports.model import Report
+from wcbench.reports.profile_report import profile_report
+
+OPERATORS: list[tuple[str, str, str, float]] = [
+    # name, full category, paper's category, share of 8 ms; the shares add up to 1
+    ("aten::mkldnn_convolution", "convolution", "convolution", 0.2125),
+    ("aten::convolution_backward", "convolution", "convolution", 0.2),
+    ("aten::grid_sampler_2d", "interpolation and sampling", "none of the eight", 0.125),
+    ("aten::grid_sampler_2d_backward", "interpolation and sampling", "none of the eight", 0.1),
+    ("aten::max_pool2d_with_indices", "pooling", "pooling", 0.0875),
+    ("aten::addmm", "GEMM", "GEMM", 0.075),
+    ("aten::mm", "GEMM", "GEMM", 0.05),
+    ("aten::threshold_backward", "ReLU activation", "ReLU activation", 0.0375),
+    ("aten::clamp_min", "ReLU activation", "ReLU activation", 0.025),
+    ("aten::copy_", "memory copy", "memory copy", 0.025),
+    ("aten::_foreach_add_", "optimizer", "element-wise", 0.025),
+    ("aten::native_dropout", "random", "element-wise", 0.0125),
+    ("aten::log_softmax", "softmax", "none of the eight", 0.0125),
+    ("aten::add_", "element-wise", "element-wise", 0.00625),
+    ("mystery::operator", "unknown", "unknown", 0.00375),
+    ("aten::view", "data arrangement", "data arrangement", 0.0025),
+]
+TOTAL_NS = 8_000_000
+
+
+def _pass(**fields: Any) -> dict[str, Any]:
+    usual = {
+        "preset": "small",
+        "settings": {},
+        "batch_size": 64,
+        "samples": 64,
+        "precision": "float32",
+        "device": "cpu",
+        "tensors": "real",
+        "seed": 0,
+        "data_in_step": False,
+        "seconds": 1.25,
+    }
+    return {**usual, **fields}
+
+
+def _timed(median: float, q1: float, q3: float, overhead: float, **fields: Any) -> dict[str, Any]:
+    times = {"step_ms_median": median, "step_ms_q1": q1, "step_ms_q3": q3, "samples_per_s": 64 / median * 1000}
+    return _pass(steps=10, loss_first=2.3026, loss_last=1.875, overhead=overhead, **times, **fields)
+
+
+def _shares(index: int) -> dict[str, float]:
+    shares: dict[str, float] = {}
+    for row in OPERATORS:
+        shares[str(row[index])] = shares.get(str(row[index]), 0.0) + row[3]
+    return shares
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cpu": {"model": "AMD EPYC 7B13", "usable_cores": 2, "memory_bytes": 8 * 1024**3, "reasons": {}},
+        "gpus": [],
+        "gpus_reason": "NVML is not installed",
+        "platform": {"system": "Linux", "distribution": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0"},
+        "python": {"version": "3.11.7"},
+        "packages": {"torch": "2.14.1", "numpy": "2.3.0", "nvidia-ml-py": None},
+        "wcbench": {"version": "0.1.0", "commit": "0123456789abcdef0123", "dirty": True},
+    }
+
+
+def _hotspots() -> dict[str, Any]:
+    rows = [
+        {"name": name, "category": full, "paper": paper, "time_ns": share * TOTAL_NS, "time_share": share, "calls": 2.0}
+        for name, full, paper, share in OPERATORS
+    ]
+    where = {"pass": "timeline", "preset": "small", "batch_size": 64, "device": "cpu"}
+    return {**where, "of": "operator self time", "steps": 5, "total_ns": TOTAL_NS, "rows": rows}
+
+
+def _categories() -> dict[str, Any]:
+    return {
+        "pass": "timeline",
+        "preset": "small",
+        "batch_size": 64,
+        "device": "cpu",
+        "of": "operator self time",
+        "paper": {"batch normalization": 0.0, **_shares(2)},
+        "full": {**_shares(1), "attention": 0.0, "recurrent": 0.0},
+        "unknown_share": 0.00375,
+        "unknown_names": ["mystery::operator"],
+        "phases": {"forward": 0.4, "backward": 0.5, "optimizer": 0.0625, "other": 0.0375},
+        "python_share": 0.1625,
+    }
+
+
+def _complexity() -> dict[str, Any]:
+    return {
+        "pass": "complexity",
+        "preset": "paper",
+        "batch_size": 256,
+        "device": "cpu",
+        "tensors": "fake",
+        "samples": 256,
+        "params_total": 27_360,
+        "params_trainable": 27_360,
+        "params_bytes": 109_440,
+        "params_shared": 0,
+        "flops_matrix_forward": 375_000_000,
+        "flops_matrix_backward": 749_000_000,
+        "flops_matrix_step": 1_124_000_000,
+        "flops_matrix_forward_per_sample": 1_464_843.75,
+        "macs_forward_per_sample": 732_421.875,
+        "coverage_calls": 0.9412,
+        "coverage_matrix_calls": 0.96,
+        "uncounted": [{"name": "custom::fused_conv", "calls": 1}],
+        "operator_calls": 187,
+    }
+
+
+def _primitives() -> dict[str, Any]:
+    rows = [
+        {
+            "primitive": "convolution",
+            "implementation": "jit:avx2",
+            "direction": "forward_training",
+            "shape": "mb64_ic1oc8_ih28oh22kh7sh1dh0ph0_iw28ow22kw7sw1dw0pw0",
+            "memory": "src:f32::blocked:abcd::f0 wei:f32:a:blocked:Abcd8a::f0 dst:f32::blocked:aBcd8b::f0",
+            "time_ns": 1_500_000.0,
+            "time_share": 0.75,
+            "calls": 2.0,
+        },
+        {
+            "primitive": "reorder",
+            "implementation": "jit:uni",
+            "direction": None,
+            "shape": "8x1x7x7",
+            "memory": "src:f32::blocked:abcd::f0 dst:f32::blocked:Abcd8a::f0",
+            "time_ns": 500_000.0,
+            "time_share": 0.25,
+            "calls": 4.0,
+        },
+    ]
+    where = {"pass": "primitives", "preset": "small", "batch_size": 64, "device": "cpu"}
+    of = {"of": "oneDNN primitive time", "steps": 5, "total_ns": 2_000_000, "operator_share": 0.25}
+    return {**where, **of, "rows": rows}
+
+
+def _memory() -> dict[str, Any]:
+    moments = [("start", 300, 310), ("built", 320, 330), ("warmup", 400, 450), ("steps", 410, 460)]
+    rows = [
+        {
+            "device": "cpu",
+            "moment": moment,
+            "current_bytes": now * 2**20,
+            "peak_bytes": peak * 2**20,
+            "reserved_bytes": None,
+        }
+        for moment, now, peak in moments
+    ]
+    where = {"pass": "memory", "preset": "small", "batch_size": 64, "device": "cpu"}
+    return {**where, "rows": rows, "peak_bytes": 460 * 2**20, "increase_bytes": 160 * 2**20}
+
+
+def _steps() -> dict[str, Any]:
+    warm = [31.5, 14.25]
+    measured = [9.81, 9.6, 9.75, 10.1, 9.9, 9.62, 10.4, 9.81, 10.05, 9.5]
+    rows = [
+        {"index": index, "role": "warmup" if index < len(warm) else "measured", "duration_ns": round(ms * 1e6)}
+        for index, ms in enumerate(warm + measured)
+    ]
+    return {"pass": "timing", "preset": "small", "batch_size": 64, "device": "cpu", "rows": rows}
+
+
+def usual() -> dict[str, Any]:
+    """A spatial transformer on a CPU, without power."""
+    return {
+        "schema": "wcbench.profile/1",
+        "run": "runs/spatial-transformer/20261130T152945.000Z-0a1b2c3d",
+        "task": "spatial-transformer",
+        "variant": None,
+        "suites": ["aibench-training-v1.1:DC-AI-C15"],
+        "created": "2026-11-30T15:29:45.000+00:00",
+        "command": ["wcbench", "profile", "spatial-transformer", "--set", "title=two words"],
+        "wcbench": "0.1.0",
+        "machine": _machine(),
+        "notes": [
+            {"about": "power", "text": "No GPU: NVML is not installed, and RAPL is not read."},
+            {"about": "complexity", "text": "custom::fused_conv has no FLOP formula."},
+        ],
+        "passes": {
+            "timing": _timed(9.81, 9.6125, 10.0875, 1.0),
+            "timeline": _timed(13.2, 12.9, 13.6, 1.34),
+            "complexity": _pass(preset="paper", batch_size=256, samples=256, tensors="fake", seconds=0.31),
+            "primitives": _pass(),
+            "memory": _pass(),
+        },
+        "complexity": _complexity(),
+        "hotspots": _hotspots(),
+        "categories": _categories(),
+        "primitives": _primitives(),
+        "memory": _memory(),
+        "power": None,
+        "steps": _steps(),
+    }
+
+
+BLOCKS = ("complexity", "hotspots", "categories", "primitives", "memory", "power")
+
+
+def nothing() -> dict[str, Any]:
+    """A record of which no pass ended: only notes."""
+    summary = usual()
+    summary.update(dict.fromkeys(BLOCKS), passes={}, steps=None, suites=[], machine={}, command=[])
+    summary["notes"] = [{"about": "timing", "text": "The task failed in its first step."}]
+    return summary
+
+
+def empty() -> dict[str, Any]:
+    """Every block is there and holds nothing."""
+    where = {"pass": "timeline", "preset": "small", "batch_size": 64, "device": "cpu"}
+    summary = usual()
+    summary.update(
+        notes=[],
+        complexity={**where, "params_total": None, "flops_matrix_step": None, "uncounted": []},
+        hotspots={**where, "of": "kernel time", "steps": 0, "total_ns": None, "rows": []},
+        categories={**where, "of": "kernel time", "paper": {}, "full": {}, "unknown_share": None, "unknown_names": []},
+        primitives={**where, "of": "oneDNN primitive time", "steps": 0, "total_ns": None, "rows": []},
+        memory={**where, "rows": [], "peak_bytes": None},
+        power={**where, "devices": []},
+        steps={**where, "rows": []},
+    )
+    return summary
+
+
+HOSTILE = "<script>alert(1)</script>\"'&$x^2$\u202egnp.exe\x00\x1b[31m\n\u200b"
+LONG = 10_000
+
+
+def hostile() -> dict[str, Any]:
+    """Sixty operators whose names try everything; two have 10,000 characters."""
+    summary = usual()
+    names = [f"{HOSTILE}{'k' * 160}{index:02d}"[:200] + f"{index:02d}" for index in range(60)]
+    names[3], names[7] = HOSTILE + "A" * (LONG - len(HOSTILE)), "W" * LONG
+    rows = [
+        {
+            "name": name,
+            "category": HOSTILE if index == 5 else "GEMM",
+            "paper": "GEMM",
+            "time_ns": 1000.0 * (60 - index),
+            "time_share": (60 - index) / 1830,
+            "calls": 1.0,
+        }
+        for index, name in enumerate(names)
+    ]
+    summary["hotspots"]["rows"] = rows
+    summary["categories"]["unknown_names"] = names
+    summary["categories"]["full"] = {HOSTILE: 0.75, "GEMM": 0.25}
+    summary["primitives"]["rows"][0]["shape"] = HOSTILE * 300
+    summary["notes"] = [{"about": HOSTILE, "text": HOSTILE * 100}]
+    summary["task"], summary["variant"] = f"train{HOSTILE}.py", HOSTILE
+    summary["run"], summary["command"] = HOSTILE, ["wcbench", HOSTILE]
+    summary["machine"]["cpu"]["model"] = HOSTILE
+    summary["machine"]["packages"][HOSTILE] = HOSTILE
+    summary["passes"]["timing"]["device"] = HOSTILE
+    summary["passes"]["timing"]["settings"] = {HOSTILE: HOSTILE}
+    return summary
+
+
+SUMMARIES = {"usual": usual, "nothing": nothing, "empty": empty, "hostile": hostile}
+
+
+@pytest.fixture
+def summary() -> dict[str, Any]:
+    return copy.deepcopy(usual())
+
+
+@pytest.fixture(params=list(SUMMARIES))
+def any_summary(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return SUMMARIES[request.param]()
+
+
+@pytest.fixture
+def hostile_report() -> Report:
+    return profile_report(hostile())

@@ -1,0 +1,92 @@
+"""The documents are tests: generated pages match the code, and commands in prose exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from wcbench.cli import app
+from wcbench.tasks.catalog import TASKS
+
+ROOT = Path(__file__).resolve().parent.parent
+_spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
+assert _spec is not None
+assert _spec.loader is not None
+build = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(build)
+
+PROSE = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("name", list(build.PAGES))
+def test_generated_page_is_current(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert page.split("\n", 2)[2] == build.PAGES[name](), "run `make docs`"
+
+
+def _commands() -> list[str]:
+    """Every `wcbench ...` line of a console block in the prose."""
+    found = []
+    for path in PROSE:
+        for block in re.findall(r"```(?:console|bash|sh)\n(.*?)```", path.read_text(encoding="utf-8"), re.S):
+            found += [line[2:] for line in block.splitlines() if line.startswith(("$ wcbench", "$ .venv/bin/wcbench"))]
+    return found
+
+
+def test_commands_in_the_prose_exist_with_their_options() -> None:
+    commands = _commands()
+    assert commands, "the README shows no command"
+    root = get_command(app)
+    for line in commands:
+        words = shlex.split(line.split("#")[0])[1:]
+        command = getattr(root, "commands")[words[0]]  # noqa: B009
+        options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        used = {word.split("=")[0] for word in words[1:] if word.startswith("-")}
+        assert used <= options | {"--help"}, line
+        if words[0] == "profile":
+            assert words[1] in TASKS or ":" in words[1], line
+
+
+def test_readme_opens_with_the_two_commands_and_they_are_targets() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first = re.search(r"```console\n(.*?)```", readme, re.S)
+    assert first is not None
+    shown = re.findall(r"^\$ make (\S+)", first[1], re.M)
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    assert shown[0] == "run"
+    assert "test" in re.findall(r"^\$ make (\S+)", readme, re.M)
+    assert set(shown) <= set(targets)
+    run = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make check" in run
+    assert "make test" in run
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for path in PROSE:
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_every_command_is_documented() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    for name in getattr(get_command(app), "commands"):  # noqa: B009
+        assert f"## wcbench {name}\n" in page
+        assert CliRunner().invoke(app, [name, "--help"]).exit_code == 0
+
+
+def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", readme, re.S)
+    assert code is not None
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(code[1], names)
+    assert repr(names["profile"]).startswith("spatial-transformer")
+    assert not list(tmp_path.iterdir())

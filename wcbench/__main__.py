@@ -1,0 +1,5 @@
+"""``python -m wcbench``."""
+
+from wcbench.cli import main
+
+main()

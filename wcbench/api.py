@@ -1,0 +1,241 @@
+"""The verbs: what the command line and notebooks call, and nothing they do beside it.
+
+Importing this module loads neither torch nor pandas; each verb imports what it needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wcbench import record
+from wcbench.errors import RecordError, UsageError
+from wcbench.record import Profile
+from wcbench.tasks import catalog
+
+if TYPE_CHECKING:
+    from wcbench.profilers.capture import Progress
+    from wcbench.profilers.doctor import Check
+    from wcbench.tasks.base import Task
+
+
+def tasks() -> list[catalog.TaskRow]:
+    """The catalogue's tasks, in its order."""
+    return [row for row in catalog.TASKS if isinstance(row, catalog.TaskRow)]
+
+
+def profile(
+    task: str | Task | type[Task],
+    *,
+    device: str = "auto",
+    passes: Sequence[str] | None = None,
+    preset: str | None = None,
+    batch_size: int | None = None,
+    precision: str = "fp32",
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    steps: int | None = None,
+    warmup: int | None = None,
+    data_in_step: bool = False,
+    runs: str | Path | None = None,
+    out: str | Path | None = None,
+    save: bool = True,
+    force: bool = False,
+    progress: Progress | None = None,
+    command: Sequence[str] | None = None,
+) -> Profile:
+    """Profile a training task and, unless told not to, save the record.
+
+    Parameters
+    ----------
+    task : a catalogue name or alias, ``task@variant``, ``module:Class``, or a Task (object or class) of your own.
+    device : "cpu", "cuda", "cuda:1", or "auto" for a GPU where torch finds one.
+    passes : names of passes (`wcbench profile --help`); None runs all that make sense on the device.
+    preset : "paper", "small" or "tiny" for every pass; None counts complexity at "paper" and runs the rest at "small"
+        on a CPU and at "paper" on a GPU.
+    batch_size : samples per step instead of the preset's.
+    precision : "fp32", or "bf16" by autocast.
+    settings : further settings of the task by name, as texts or values.
+    seed : of weights and batches; equal seeds give equal batches and losses.
+    threads : intra-op threads of torch during the capture.
+    steps, warmup : how many steps to measure and to drop before, instead of each pass's own numbers.
+    data_in_step : whether making the batch counts as part of the step.
+    runs, out : the folder of all runs, or the very folder to write; an existing one is kept unless ``force``.
+    save : False keeps the record in memory only.
+    progress : called as ``progress(pass, steps done, steps in all)``.
+    command : how the record says it was made.
+
+    Returns
+    -------
+    Profile : the record; shows itself in Jupyter, `.view("hotspots")` derives results, `.table("kernels")` is raw data.
+
+    Raises
+    ------
+    UsageError, TaskError, CaptureError, RecordError : see `wcbench.errors`; nothing is written then.
+    """
+    if isinstance(task, str):
+        catalog.check_name(catalog.split_variant(task)[0])  # before torch is loaded, which takes seconds
+    from wcbench.machine import describe
+    from wcbench.profilers.capture import Request, capture, silent
+
+    name, variant, found = _resolve(task)
+    request = Request(
+        device=_device(device),
+        passes=passes,
+        preset=preset,
+        variant=variant,
+        batch_size=batch_size,
+        precision=precision,
+        overrides={key: _as_text(value) for key, value in (settings or {}).items()},
+        seed=seed,
+        threads=threads,
+        steps=steps,
+        warmup=warmup,
+        data_in_step=data_in_step,
+    )
+    if save and out is not None:
+        record.check_free(Path(out), force=force)
+    captured = capture(found, request, progress or silent)
+    made = record.new_profile(
+        task=name,
+        variant=variant,
+        suites=catalog.suites_of(name),
+        machine=describe(),
+        command=command or (f"wcbench.profile({name!r}, ...)",),
+        passes=captured.passes,
+        tables=captured.tables,
+        notes=captured.notes,
+    )
+    if not save:
+        return made
+    folder = Path(out) if out is not None else record.run_folder(record.runs_root(runs), made.manifest)
+    return made.save(folder, force=force)
+
+
+def _resolve(task: Any) -> tuple[str, str | None, Task]:
+    """Name, variant and object of what was asked for."""
+    from wcbench.tasks.base import Task
+    from wcbench.tasks.load import load_task
+
+    if isinstance(task, str):
+        base, variant = catalog.split_variant(task)
+        return catalog.canonical(base), variant, load_task(base)
+
+    found = task() if isinstance(task, type) else task
+    if not isinstance(found, Task):
+        raise UsageError(
+            f"{task!r} is no task.", "Give a name of `wcbench list`, module:Class, or a subclass of wcbench.Task."
+        )
+    return f"{type(found).__module__}:{type(found).__qualname__}", None, found
+
+
+def _device(device: str) -> str:
+    if device != "auto":
+        return device
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _as_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def load(run: str | Path, *, runs: str | Path | None = None) -> Profile:
+    """The record that ``run`` names: a folder, ``task``, ``task:latest`` or ``task:<start of its id>``.
+
+    Raises UsageError where there is none, RecordError where it cannot be read.
+    """
+    text = str(run)
+    if not Path(text).exists():
+        head, colon, which = text.partition(":")
+        base, variant = catalog.split_variant(head)
+        text = record.run_name(catalog.canonical(base), variant) + colon + which
+    return record.load(record.find_run(text, record.runs_root(runs)))
+
+
+def runs(root: str | Path | None = None) -> list[Profile]:
+    """All records under a root, oldest first within each task; unreadable ones are left out."""
+    found = []
+    for folder in record.list_runs(record.runs_root(root)):
+        try:
+            found.append(record.load(folder))
+        except RecordError as error:
+            print(f"wcbench: {error.message}", file=sys.stderr)
+    return found
+
+
+def summary(run: Profile, *, redact: bool = False) -> dict[str, Any]:
+    """All results of a record as one plain object (docs/json.md); ``redact`` hides home paths, user and host."""
+    from wcbench.machine import redact_tree
+
+    result: dict[str, Any] = run.view("summary")
+    if redact:
+        result = redact_tree(result, result["machine"].get("identity", {}))
+    return result
+
+
+def report(
+    run: Profile | str | Path,
+    out: str | Path | None = None,
+    *,
+    runs: str | Path | None = None,
+    redact: bool = True,
+    force: bool = False,
+) -> Path:
+    """Write the characterization report of a record as one self-contained HTML file, and return its path.
+
+    Parameters
+    ----------
+    run : a record in hand, or what `load` takes.
+    out : the file; None puts ``report.html`` into the record's folder. An existing one is kept unless ``force``.
+    redact : hide home paths, user and host names (on by default: reports are shared).
+    """
+    from wcbench.reports.html import render_html
+    from wcbench.reports.profile_report import profile_report
+
+    found = run if isinstance(run, Profile) else load(run, runs=runs)
+    if out is None and found.path is None:
+        raise UsageError("This record was not saved, so it has no folder for its report.", "Name a file with `out`.")
+    target = Path(out) if out is not None else Path(found.path or ".") / "report.html"
+    if target.exists() and not force:
+        raise RecordError(f"{target} exists and is left as it is.", "Choose another file, or replace it with --force.")
+    text = render_html(profile_report(summary(found, redact=redact)))
+    _write_whole(target, text)
+    return target
+
+
+def _write_whole(target: Path, text: str) -> None:
+    """Write a text file in one piece: no half file is left behind."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        raise RecordError(f"{target} could not be written: {error.strerror or error}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `doctor` found, check by check."""
+
+    checks: Sequence[Check]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"schema": "wcbench.doctor/1", "checks": [dataclasses.asdict(check) for check in self.checks]}
+
+
+def doctor(runs: str | Path | None = None) -> Diagnosis:
+    """Look at what can be measured here, and say what is missing and what to do about it."""
+    from wcbench.profilers.doctor import examine
+
+    return Diagnosis(tuple(examine(record.runs_root(runs))))

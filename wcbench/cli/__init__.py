@@ -1,0 +1,76 @@
+"""The command line: a thin skin over `wcbench.api`. Each command parses, calls and prints, in a file of its own."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import typer
+
+from wcbench.cli.doctor import doctor
+from wcbench.cli.list import list_
+from wcbench.cli.profile import profile
+from wcbench.cli.report import report
+from wcbench.cli.show import show
+from wcbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, WcbenchError
+
+app = typer.Typer(
+    name="wcbench",
+    help="Characterize what AI training does to a machine: hotspots, memory, complexity.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("list")(list_)
+app.command("profile")(profile)
+app.command("show")(show)
+app.command("report")(report)
+app.command("doctor")(doctor)
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version."),
+) -> None:
+    if version:
+        from wcbench.machine import wcbench_version
+
+        typer.echo(f"wcbench {wcbench_version()}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line; an expected error is told in two lines and ends with its own exit code."""
+    debug = "--debug" in sys.argv
+    try:
+        app()
+    except WcbenchError as error:
+        if debug:
+            traceback.print_exc()
+        _tell(error.message, error.hint)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        _tell("Interrupted; nothing was written.", None)
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(EXIT_FAILED)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        _tell(
+            f"wcbench itself failed: {type(error).__name__}: {error}",
+            "This is a defect; --debug shows the traceback to report.",
+        )
+        sys.exit(EXIT_FAILED)
+
+
+def _tell(message: str, hint: str | None) -> None:
+    typer.echo(f"wcbench: {message}", err=True)
+    if hint:
+        typer.echo(hint, err=True)

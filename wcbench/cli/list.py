@@ -1,0 +1,76 @@
+"""`wcbench list`: the catalogue, or the records made so far."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from wcbench.cli._common import DebugOption, JsonOption, print_json, show
+
+
+def list_(
+    runs: Annotated[bool, typer.Option("--runs", help="List the records instead of the tasks.")] = False,
+    root: Annotated[
+        Path | None, typer.Option("--in", help="Folder of all records.  [default: $WCBENCH_RUNS or runs]")
+    ] = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """List the tasks of the catalogue, or with --runs the records made so far."""
+    if runs:
+        _list_runs(root, as_json)
+    else:
+        _list_tasks(as_json)
+
+
+def _list_tasks(as_json: bool) -> None:
+    from wcbench import api
+
+    rows = api.tasks()
+    if as_json:
+        hidden = ("target", "keywords")
+        tasks = [{k: v for k, v in dataclasses.asdict(row).items() if k not in hidden} for row in rows]
+        print_json({"schema": "wcbench.tasks/1", "tasks": tasks})
+        return
+    table = Table(box=None, header_style="bold", caption="FLOPs: convolutions and matrix products; 1 MAC = 2 FLOP.")
+    for title in ("task", "model", "domain"):
+        table.add_column(title)
+    table.add_column("parameters", justify="right")
+    table.add_column("forward FLOP a sample", justify="right")
+    table.add_column("suites")
+    for row in rows:
+        table.add_row(
+            row.name, row.model, row.domain, f"{row.parameters:,}", f"{row.forward_flops:,}", ", ".join(row.suites)
+        )
+    show(table)
+
+
+def _list_runs(root: Path | None, as_json: bool) -> None:
+    from wcbench import api
+
+    found = [_run_row(profile) for profile in api.runs(root)]
+    if as_json:
+        print_json({"schema": "wcbench.runs/1", "runs": found})
+    elif not found:
+        typer.echo("There are no records yet: make one with `wcbench profile TASK`.")
+    else:
+        table = Table(box=None, header_style="bold")
+        for title in ("task", "created", "passes", "run"):
+            table.add_column(title)
+        for row in found:
+            table.add_row(row["task"], row["created"], ", ".join(row["passes"]), row["run"])
+        show(table)
+
+
+def _run_row(profile: Any) -> dict[str, Any]:
+    manifest = profile.manifest
+    return {
+        "run": str(profile.path),
+        "task": profile.name,
+        "created": manifest.created,
+        "passes": list(manifest.passes),
+    }

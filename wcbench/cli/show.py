@@ -1,0 +1,36 @@
+"""`wcbench show`: a record, or one section of it, on the terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wcbench.cli._common import DebugOption, JsonOption, RunArgument, RunsOption, print_json
+from wcbench.cli._common import show as show_
+
+
+def show(
+    run: RunArgument,
+    section: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SECTION]",
+            help="overview, hotspots, categories, steps, complexity, primitives, memory, power, notes or provenance.",
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows of a table to show.", min=1)] = 20,
+    runs: RunsOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Show a record, or one section of it. --json always prints all of it, unrounded."""
+    from wcbench import api
+
+    profile = api.load(run, runs=runs)
+    if as_json:
+        print_json(api.summary(profile))
+        return
+    from wcbench.reports.terminal import terminal_view
+
+    show_(terminal_view(api.summary(profile), section, rows))

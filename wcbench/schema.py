@@ -1,0 +1,264 @@
+"""Every table of the record: its columns, their types, units and meaning.
+
+This is the truth that files, documentation (docs/record.md is generated from it) and readers share. Time is int64
+nanoseconds, sizes are bytes, shares are fractions of 1; a FLOP is one add or one multiply, so that one
+multiply-accumulate counts 2. Absent is null, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wcbench.errors import RecordError, UnknownNameError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SCHEMA_VERSION = 2
+"""Version of the record's form. Raise it with every change of meaning and add the step to `record.UPGRADES`."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: ``type`` is one of int, float, bool, text (repeating, dictionary-encoded) or ints (a list of int64)."""
+
+    name: str
+    type: str
+    unit: str
+    meaning: str
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table's name, what one row is, and its columns. Every table starts with the column ``pass``."""
+
+    name: str
+    row: str
+    columns: tuple[Column, ...]
+
+    def column_names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema, with unit and meaning in each field's metadata and the version in the table's."""
+        import pyarrow as pa
+
+        types: Mapping[str, Any] = {
+            "int": pa.int64(),
+            "float": pa.float64(),
+            "bool": pa.bool_(),
+            "text": pa.dictionary(pa.int32(), pa.string()),
+            "ints": pa.list_(pa.int64()),
+        }
+        fields = [
+            pa.field(c.name, types[c.type], nullable=not c.required, metadata={"unit": c.unit, "meaning": c.meaning})
+            for c in self.columns
+        ]
+        return pa.schema(fields, metadata={"wcbench.table": self.name, "wcbench.schema_version": str(SCHEMA_VERSION)})
+
+
+_PASS = Column("pass", "text", "", "the pass that measured the row")
+_STEP = Column("step", "int", "", "index of the measured step, from 0; null outside every step", required=False)
+_PHASE = Column("phase", "text", "", "forward, backward, optimizer or other")
+
+
+def _optional(name: str, kind: str, unit: str, meaning: str) -> Column:
+    return Column(name, kind, unit, meaning, required=False)
+
+
+_TABLES = (
+    TableSchema(
+        "steps",
+        "one training step that a pass ran on real tensors",
+        (
+            _PASS,
+            Column("index", "int", "", "position among the pass's steps, from 0, warm-up included"),
+            Column("role", "text", "", "warmup (dropped), bare (timed, instrument off) or measured"),
+            Column("kind", "text", "", "the task's kind of step, e.g. train"),
+            Column("duration_ns", "int", "ns", "wall time of the step, device synchronized before and after"),
+            Column("samples", "int", "", "samples consumed"),
+            _optional("loss", "float", "", "the step's loss"),
+        ),
+    ),
+    TableSchema(
+        "kernels",
+        "one execution of a kernel on a device; on a CPU host one operator call with its self time",
+        (
+            _PASS,
+            Column("name", "text", "", "the kernel's or operator's full name (its category is derived on reading)"),
+            Column("rank", "int", "", "process of a distributed job; 0 where there is one"),
+            Column("device", "text", "", "cpu, cuda:0, ..."),
+            _optional("stream", "int", "", "the device's queue; null on a CPU"),
+            Column("start_ns", "int", "ns", "start, on the profiler's clock"),
+            Column("duration_ns", "int", "ns", "device time; on a CPU the operator's self time"),
+            _STEP,
+            _PHASE,
+            _optional("op", "text", "", "innermost host operator that launched the kernel"),
+            _optional("module", "text", "", "path of the module it ran in"),
+            _optional("launch", "int", "", "row of the launch in table runtime"),
+            _optional("grid", "ints", "blocks", "launch grid x, y, z"),
+            _optional("block", "ints", "threads", "block size x, y, z"),
+            _optional("registers", "int", "", "registers per thread"),
+            _optional("shared_bytes", "int", "B", "static and dynamic shared memory per block"),
+            _optional("occupancy_estimate", "float", "fraction", "estimated active warps / maximum, not a counter"),
+            _optional("bytes", "int", "B", "bytes moved, for copies and fills"),
+        ),
+    ),
+    TableSchema(
+        "ops",
+        "one call of a host operator, in time order",
+        (
+            _PASS,
+            Column("name", "text", "", "operator or autograd node"),
+            Column("thread", "int", "", "host thread, numbered by the profiler"),
+            Column("start_ns", "int", "ns", "start, on the profiler's clock"),
+            Column("duration_ns", "int", "ns", "wall time, children included"),
+            Column("self_ns", "int", "ns", "wall time without children on the same thread; never negative"),
+            Column("depth", "int", "", "nesting depth on its thread, from 0"),
+            _optional("parent", "int", "", "row of the enclosing call in this table"),
+            _STEP,
+            _PHASE,
+        ),
+    ),
+    TableSchema(
+        "runtime",
+        "one call of the device's runtime or driver (launch, copy, synchronization) on the host",
+        (
+            _PASS,
+            Column("name", "text", "", "function, e.g. cudaLaunchKernel"),
+            Column("thread", "int", "", "host thread"),
+            Column("start_ns", "int", "ns", "start, on the profiler's clock"),
+            Column("duration_ns", "int", "ns", "host time of the call"),
+            Column("correlation", "int", "", "id that the device's record of the work repeats"),
+            _optional("op", "int", "", "row of the innermost enclosing call in table ops"),
+            _STEP,
+        ),
+    ),
+    TableSchema(
+        "primitives",
+        "one execution of a oneDNN primitive (CPU), from oneDNN's verbose log",
+        (
+            _PASS,
+            Column("primitive", "text", "", "convolution, matmul, reorder, ..."),
+            Column("implementation", "text", "", "the code that ran, e.g. jit:avx2 or brgemm"),
+            Column("direction", "text", "", "forward_training, backward_data, ..."),
+            Column("memory", "text", "", "memory descriptors of source, weights, bias and destination"),
+            Column("attributes", "text", "", "attributes and algorithm"),
+            Column("shape", "text", "", "problem description in oneDNN's own form"),
+            Column("duration_ns", "int", "ns", "execution time as oneDNN logs it"),
+            Column("step", "int", "", "index of the measured step, from 0"),
+        ),
+    ),
+    TableSchema(
+        "parameters",
+        "one parameter of a model, in the order of named_parameters; a shared one again at each further name",
+        (
+            _PASS,
+            Column("model", "text", "", "the model's role in the task"),
+            Column("name", "text", "", "path of the parameter"),
+            Column("shape", "ints", "", "extents"),
+            Column("dtype", "text", "", "element type"),
+            Column("numel", "int", "", "elements"),
+            Column("nbytes", "int", "B", "bytes of the elements"),
+            Column("trainable", "bool", "", "whether it asks for a gradient"),
+            _optional("shared_with", "text", "", "model.name of the first parameter that is the same tensor"),
+        ),
+    ),
+    TableSchema(
+        "operator_counts",
+        "calls of one operator in one phase of one training step",
+        (
+            _PASS,
+            Column("kind", "text", "", "the task's kind of step"),
+            Column("name", "text", "", "operator and overload"),
+            _PHASE,
+            Column("calls", "int", "", "calls"),
+            Column("matrix_class", "bool", "", "whether it is a convolution, matrix product, attention or recurrence"),
+            _optional("flops_matrix", "int", "FLOP", "matrix-class FLOPs; null where no formula knows the operator"),
+        ),
+    ),
+    TableSchema(
+        "memory",
+        "memory of a device at a moment of the memory pass",
+        (
+            _PASS,
+            Column("moment", "text", "", "start, built, warmup or steps: the peak since the moment before"),
+            Column("device", "text", "", "cpu (resident set of the process), cuda:0 (torch's allocator), ..."),
+            Column("current_bytes", "int", "B", "in use at the end of the moment"),
+            _optional("peak_bytes", "int", "B", "highest use during the moment"),
+            _optional("reserved_bytes", "int", "B", "highest amount that the caching allocator held"),
+        ),
+    ),
+    TableSchema(
+        "power",
+        "one sample of a device's telemetry during the measured steps",
+        (
+            _PASS,
+            Column("device", "int", "", "index of the device as NVML counts"),
+            Column("time_ns", "int", "ns", "time of the sample since the epoch"),
+            _optional("watts", "float", "W", "power draw"),
+            _optional("energy_j", "float", "J", "the device's energy counter"),
+            _optional("utilization", "float", "fraction", "share of time in which a kernel ran"),
+            _optional("memory_utilization", "float", "fraction", "share of time in which memory was read or written"),
+            _optional("memory_used_bytes", "int", "B", "device memory in use"),
+            _optional("sm_clock_hz", "int", "Hz", "clock of the multiprocessors"),
+            _optional("memory_clock_hz", "int", "Hz", "clock of the memory"),
+            _optional("temperature_c", "float", "degC", "temperature of the chip"),
+        ),
+    ),
+)
+
+TABLES: dict[str, TableSchema] = {table.name: table for table in _TABLES}
+
+
+def table_schema(name: str) -> TableSchema:
+    """The schema of a table; raises UnknownNameError."""
+    if name not in TABLES:
+        raise UnknownNameError("table", name, list(TABLES))
+    return TABLES[name]
+
+
+def to_arrow(name: str, columns: Mapping[str, Any], passname: str | None = None) -> pa.Table:
+    """A checked Arrow table from column name to values (lists, numpy arrays or pandas series).
+
+    Optional columns may be left out (they become null); `pass` is filled with ``passname`` where it is not given.
+
+    Raises
+    ------
+    RecordError : a required column is missing or holds a null, a column is unknown, or lengths differ.
+    """
+    import pyarrow as pa
+
+    schema = table_schema(name)
+    unknown = set(columns) - set(schema.column_names())
+    if unknown:
+        raise RecordError(f"Table {name} has no column {', '.join(sorted(unknown))}.", "See docs/record.md.")
+    rows = len(next(iter(columns.values()))) if columns else 0
+    arrays = []
+    for column, field in zip(schema.columns, schema.arrow(), strict=True):
+        values = columns.get(column.name)
+        if column.name == "pass" and values is None:
+            values = [passname] * rows
+        if values is None and column.required and rows:
+            raise RecordError(f"Table {name} lacks its column {column.name}.", "See docs/record.md.")
+        array = pa.nulls(rows, field.type) if values is None else _arrow_array(values, field.type, name, column.name)
+        if column.required and array.null_count:
+            raise RecordError(f"Table {name}, column {column.name}: {array.null_count} of {rows} values are null.")
+        if len(array) != rows:
+            raise RecordError(f"Table {name}, column {column.name}: {len(array)} values, {rows} expected.")
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=schema.arrow())
+
+
+def _arrow_array(values: Any, kind: Any, table: str, column: str) -> Any:
+    import pyarrow as pa
+
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    try:
+        array = pa.array(values, type=plain, from_pandas=True)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise RecordError(f"Table {table}, column {column}: {error}.") from error
+    return array.dictionary_encode() if pa.types.is_dictionary(kind) else array

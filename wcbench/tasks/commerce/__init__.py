@@ -1,0 +1,1 @@
+"""Tasks of shops and advertisers: recommendation, ranking, click prediction."""

@@ -1,0 +1,1 @@
+"""Tasks whose inputs are images or video."""
