@@ -24,14 +24,24 @@ def _through_link(path: Path) -> bool:
     return any(parent.is_symlink() for parent in path.parents if parent != ROOT and ROOT in parent.parents)
 
 
+def missing_links() -> list[str]:
+    """The links without which the files of these folders would not be checked at all."""
+    return [f"wcbench/{name}" for name in FOLDERS[1:] if not (ROOT / "wcbench" / name).is_symlink()]
+
+
 def main() -> int:
+    if missing_links():
+        print(
+            f"Not there: {', '.join(missing_links())}. Without them mypy sees a part of the package: run `make links`."
+        )
+        return 1
     # folders without modules (templates) would count as namespace packages
     command = [sys.executable, "-m", "mypy", "--no-namespace-packages", "-p", "wcbench"]
     done = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
     print(done.stdout, done.stderr, sep="", end="")
     if done.returncode:
         return done.returncode
-    checked = re.search(r"(?:in|checked) (\d+) source files", done.stdout)
+    checked = re.search(r"(?:in|checked) (\d+) source files?", done.stdout)
     there = source_files()
     if checked is None or int(checked[1]) != there:
         print(f"mypy checked {checked[1] if checked else 'no'} files, but the package has {there}: run `make links`.")

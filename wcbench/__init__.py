@@ -1,6 +1,7 @@
 """Characterize what AI training does to a machine.
 
 The names below are the public ones; each is imported when first used, so that ``import wcbench`` stays light.
+The list of tasks is `wcbench.api.tasks()`: as ``wcbench.tasks`` it would hide the subpackage of that name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wcbench.api import doctor, load, profile, report, runs, summary, tasks
+    from wcbench.api import doctor, load, profile, report, runs, summary
     from wcbench.errors import WcbenchError
     from wcbench.record import Profile
     from wcbench.tasks.base import Built, Config, Settings, Task
@@ -27,7 +28,6 @@ _HOMES = {
     "report": "wcbench.api",
     "runs": "wcbench.api",
     "summary": "wcbench.api",
-    "tasks": "wcbench.api",
 }
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "report",
     "runs",
     "summary",
-    "tasks",
 ]
 
 

@@ -5,16 +5,18 @@ Importing this module loads neither torch nor pandas; each verb imports what it 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wcbench import record
 from wcbench.errors import RecordError, UsageError
+from wcbench.lookup import find_run, list_runs, run_folder, runs_root
 from wcbench.record import Profile
 from wcbench.tasks import catalog
 
@@ -99,8 +101,8 @@ def profile(
         warmup=warmup,
         data_in_step=data_in_step,
     )
-    if save and out is not None:
-        record.check_free(Path(out), force=force)
+    if save:
+        record.check_place(Path(out) if out is not None else runs_root(runs) / "new", force=force)
     captured = capture(found, request, progress or silent)
     made = record.new_profile(
         task=name,
@@ -114,7 +116,7 @@ def profile(
     )
     if not save:
         return made
-    folder = Path(out) if out is not None else record.run_folder(record.runs_root(runs), made.manifest)
+    folder = Path(out) if out is not None else run_folder(runs_root(runs), made.manifest)
     return made.save(folder, force=force)
 
 
@@ -153,21 +155,27 @@ def load(run: str | Path, *, runs: str | Path | None = None) -> Profile:
     Raises UsageError where there is none, RecordError where it cannot be read.
     """
     text = str(run)
-    if not Path(text).exists():
+    if not os.path.exists(text):  # Path.exists raises on a name that is too long
         head, colon, which = text.partition(":")
         base, variant = catalog.split_variant(head)
         text = record.run_name(catalog.canonical(base), variant) + colon + which
-    return record.load(record.find_run(text, record.runs_root(runs)))
+    return record.load(find_run(text, runs_root(runs)))
 
 
-def runs(root: str | Path | None = None) -> list[Profile]:
-    """All records under a root, oldest first within each task; unreadable ones are left out."""
+def runs(root: str | Path | None = None, *, unreadable: Callable[[RecordError], None] | None = None) -> list[Profile]:
+    """All records under a root, oldest first within each task.
+
+    Those that cannot be read are left out; ``unreadable`` is told of each, or a warning is given without it.
+    """
     found = []
-    for folder in record.list_runs(record.runs_root(root)):
+    for folder in list_runs(runs_root(root)):
         try:
             found.append(record.load(folder))
         except RecordError as error:
-            print(f"wcbench: {error.message}", file=sys.stderr)
+            if unreadable is None:
+                warnings.warn(error.message, stacklevel=2)
+            else:
+                unreadable(error)
     return found
 
 
@@ -221,7 +229,8 @@ def _write_whole(target: Path, text: str) -> None:
     except OSError as error:
         raise RecordError(f"{target} could not be written: {error.strerror or error}.") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
 
 
 @dataclass(frozen=True)
@@ -238,4 +247,4 @@ def doctor(runs: str | Path | None = None) -> Diagnosis:
     """Look at what can be measured here, and say what is missing and what to do about it."""
     from wcbench.profilers.doctor import examine
 
-    return Diagnosis(tuple(examine(record.runs_root(runs))))
+    return Diagnosis(tuple(examine(runs_root(runs))))

@@ -6,28 +6,29 @@ nothing is overwritten unless asked for. Older versions are upgraded while they 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-import os
-import re
+import math
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wcbench.errors import RecordError, UsageError
+from wcbench.errors import RecordError
 from wcbench.registry import Registry, Row
 from wcbench.schema import SCHEMA_VERSION, TABLES, table_schema
+from wcbench.upgrade import DAMAGED, conform, upgrade_manifest, upgrade_table
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
 MANIFEST = "manifest.json"
-RUNS_VARIABLE = "WCBENCH_RUNS"
 
 VIEWS = Registry(
     "view",
@@ -94,18 +95,23 @@ class Manifest:
     schema_version: int = SCHEMA_VERSION
 
     def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        """As JSON's own types; what JSON has no word for (a task's settings may hold a dtype, or inf) as text."""
+        plain: dict[str, Any] = _json_value(dataclasses.asdict(self))
+        return plain
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Manifest:
-        """The manifest of a dictionary in today's form; raises RecordError naming a field that is missing or odd."""
-        try:
-            values = dict(data)
-            values["passes"] = {name: PassInfo(**info) for name, info in data["passes"].items()}
-            values["notes"] = tuple(Note(**note) for note in data["notes"])
-            return Manifest(**values)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise RecordError(f"The manifest is not one that wcbench wrote: {error}.") from error
+        """The manifest of a dictionary in today's form.
+
+        Raises KeyError, TypeError, ValueError or AttributeError where a field is missing, unknown or of another form.
+        """
+        values = dict(data)
+        values["machine"] = dict(data["machine"])
+        values["suites"], values["command"] = tuple(data["suites"]), tuple(data["command"])
+        values["passes"] = {name: PassInfo(**info) for name, info in data["passes"].items()}
+        values["notes"] = tuple(Note(**note) for note in data["notes"])
+        values["tables"] = {name: int(rows) for name, rows in data["tables"].items()}
+        return Manifest(**values)
 
 
 class Profile:
@@ -168,8 +174,11 @@ class Profile:
         try:
             table = pq.read_table(file)
         except (OSError, pa.ArrowException) as error:
-            raise RecordError(f"{file} cannot be read: {error}.", "The record is damaged; profile again.") from error
-        return _conform(_upgrade_table(name, table, self._version), schema)
+            raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
+        try:
+            return conform(upgrade_table(name, table, self._version), schema)
+        except (KeyError, ValueError, pa.ArrowException) as error:
+            raise RecordError(f"{file} is not the table {name}: {error}.", DAMAGED) from error
 
     def save(self, folder: Path, *, force: bool = False) -> Profile:
         """Write the record to ``folder`` in one piece and return it as loaded from there.
@@ -178,12 +187,13 @@ class Profile:
         ------
         RecordError : the folder exists and ``force`` is false, or the disk refuses.
         """
-        check_free(folder, force=force)
+        check_place(folder, force=force)
+        fresh = not folder.parent.exists()
         partial = folder.parent / f".{folder.name}.{secrets.token_hex(3)}.partial"
         try:
             partial.mkdir(parents=True)
             self._write_files(partial)
-            _replace(partial, folder)
+            _replace(partial, folder, force=force)
         except OSError as error:
             raise RecordError(
                 f"{folder} could not be written: {error.strerror or error}.",
@@ -191,6 +201,8 @@ class Profile:
             ) from error
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+            if fresh:
+                _drop_empty(folder.parent)
         return load(folder)
 
     def _write_files(self, folder: Path) -> None:
@@ -239,92 +251,64 @@ def new_profile(
     return Profile(manifest, kept)
 
 
-# --- where records lie ------------------------------------------------------------------------------------------
-
-
-def runs_root(runs: str | Path | None = None) -> Path:
-    """The folder of all runs: the argument, else the variable WCBENCH_RUNS, else ``runs``."""
-    return Path(runs or os.environ.get(RUNS_VARIABLE) or "runs")
-
-
 def run_name(task: str, variant: str | None) -> str:
     return task if variant is None else f"{task}@{variant}"
 
 
-def run_folder(root: Path, manifest: Manifest) -> Path:
-    """The default place of a record: ``root/<task>[@variant]/<UTC time>-<id>``."""
-    stamp = re.sub(r"[-:]", "", manifest.created.replace("+00:00", "Z"))
-    name = run_name(manifest.task, manifest.variant).replace(":", ".").replace("/", ".")
-    return root / name / f"{stamp}-{manifest.id}"
-
-
-def check_free(folder: Path, *, force: bool) -> None:
-    """Raise RecordError if writing to the folder would overwrite something not asked for."""
+def check_place(folder: Path, *, force: bool) -> None:
+    """Raise RecordError if the folder cannot be written, or if that would overwrite something not asked for."""
     if not folder.exists():
+        _check_writable(folder)
         return
     if not force:
         raise RecordError(f"{folder} exists and is left as it is.", "Choose another place, or replace it with --force.")
-    if not (folder.is_dir() and ((folder / MANIFEST).exists() or not any(folder.iterdir()))):
+    if not (folder.is_dir() and (_is_record(folder) or not any(folder.iterdir()))):
         raise RecordError(
             f"{folder} is not a record of wcbench, so --force does not replace it.", "Choose another place."
         )
 
 
-def _replace(partial: Path, folder: Path) -> None:
-    """Put the finished folder in its place; an old one there is removed only once the new one stands."""
-    old = None
-    if folder.exists():
-        old = folder.parent / f".{folder.name}.{secrets.token_hex(3)}.old"
-        folder.rename(old)
+def _check_writable(folder: Path) -> None:
+    """Try the nearest folder that exists: minutes of capture must not end in a place that takes nothing."""
+    place = next(p for p in folder.absolute().parents if p.exists())
     try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        raise RecordError(
+            f"{folder} cannot be written: {error.strerror or error}.", "Choose another place with --runs or -o."
+        ) from error
+
+
+def _drop_empty(folder: Path) -> None:
+    """Remove the task's folder again where the save failed and nothing else lies in it."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _is_record(folder: Path) -> bool:
+    """Whether the folder's manifest is one of wcbench: many programs call a file `manifest.json`."""
+    try:
+        data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and {"schema_version", "wcbench", "passes"} <= data.keys()
+
+
+def _replace(partial: Path, folder: Path, *, force: bool) -> None:
+    """Put the finished folder in its place; an old one there is removed only once the new one stands."""
+    if not (force and folder.exists()):
+        partial.rename(folder)  # fails where another process has put a record there meanwhile
+        return
+    old = folder.parent / f".{folder.name}.{secrets.token_hex(3)}.old"
+    try:
+        folder.rename(old)
         partial.rename(folder)
-    except OSError:
-        if old is not None:
+    except BaseException:  # Ctrl-C too
+        if old.exists() and not folder.exists():
             old.rename(folder)
         raise
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def list_runs(root: Path) -> Iterator[Path]:
-    """Folders of all records under a root, oldest first within each task."""
-    if not root.is_dir():
-        return
-    for task in sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith(".")):
-        yield from sorted(p for p in task.iterdir() if not p.name.startswith(".") and (p / MANIFEST).is_file())
-
-
-def find_run(run: str | Path, root: Path) -> Path:
-    """The folder that RUN names: a path, ``task``, ``task:latest`` or ``task:<start of its name or id>``."""
-    path = Path(run)
-    if (path / MANIFEST).is_file():
-        return path
-    if path.name == MANIFEST and path.is_file():
-        return path.parent
-    task, _, which = str(run).partition(":")
-    found = [p for p in list_runs(root) if p.parent.name == task]
-    chosen = found if which in ("", "latest") else [p for p in found if which in (p.name, p.name.rpartition("-")[2])]
-    if not chosen and which:
-        chosen = [p for p in found if p.name.startswith(which) or p.name.rpartition("-")[2].startswith(which)]
-    if not chosen:
-        raise _no_run(run, root, found)
-    return chosen[-1]
-
-
-def _no_run(run: str | Path, root: Path, same_task: Sequence[Path]) -> UsageError:
-    if Path(run).is_dir():
-        return UsageError(f"{run} holds no {MANIFEST}, so it is no record.", "Give the folder that `profile` wrote.")
-    if same_task:
-        names = ", ".join(p.name for p in same_task[-5:])
-        return UsageError(f"No record '{run}' under {root}.", f"There are: {names}.")
-    tasks = sorted({p.parent.name for p in list_runs(root)})
-    known = (
-        f"There are records of: {', '.join(tasks)}." if tasks else "There are no records yet: `wcbench profile TASK`."
-    )
-    return UsageError(f"No record '{run}' under {root}.", known)
-
-
-# --- reading, and what older versions need ----------------------------------------------------------------------
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def load(folder: str | Path) -> Profile:
@@ -341,72 +325,33 @@ def load(folder: str | Path) -> Profile:
     except (FileNotFoundError, NotADirectoryError):
         raise RecordError(f"{folder} holds no {MANIFEST}, so it is no record.") from None
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RecordError(f"{file} is not valid JSON: {error}.", "The record is damaged; profile again.") from error
+        raise RecordError(f"{file} is not valid JSON: {error}.", DAMAGED) from error
     except OSError as error:
         raise RecordError(f"{file} cannot be read: {error.strerror or error}.") from error
     version = data.get("schema_version") if isinstance(data, dict) else None
-    if not isinstance(version, int):
+    if type(version) is not int or version < 1:
         raise RecordError(f"{file} names no schema version, so it is no record of wcbench.")
     if version > SCHEMA_VERSION:
         raise RecordError(
             f"{folder} has schema version {version}; this wcbench reads up to {SCHEMA_VERSION}.", "Upgrade wcbench."
         )
-    profile = Profile(Manifest.from_dict(_upgrade_manifest(data, version)), path=folder)
+    try:
+        manifest = Manifest.from_dict(upgrade_manifest(data, version))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"{file} is not a manifest that wcbench wrote: {error}.", DAMAGED) from error
+    profile = Profile(manifest, path=folder)
     profile._version = version
     return profile
 
 
-@dataclass(frozen=True)
-class Upgrade:
-    """What leads from one schema version to the next: a step for the manifest, one for each table."""
-
-    manifest: Callable[[dict[str, Any]], dict[str, Any]]
-    table: Callable[[str, pa.Table], pa.Table]
-
-
-def _manifest_1_to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 kept notes as plain texts and did not say whether making the batch was part of the step."""
-    return {**data, "notes": [{"about": "record", "text": text} for text in data["notes"]]}
-
-
-def _table_1_to_2(name: str, table: pa.Table) -> pa.Table:
-    """Version 1 told warm-up steps by a flag; since 2, `role` also knows steps timed without the instrument."""
-    if name != "steps":
-        return table
-    import pyarrow.compute as pc
-
-    role = pc.if_else(table["warmup"], "warmup", "measured")
-    return table.drop_columns(["warmup"]).append_column("role", role)
-
-
-UPGRADES: dict[int, Upgrade] = {1: Upgrade(_manifest_1_to_2, _table_1_to_2)}
-
-
-def _upgrade_manifest(data: dict[str, Any], version: int) -> dict[str, Any]:
-    for step in range(version, SCHEMA_VERSION):
-        data = UPGRADES[step].manifest(data)
-    return {**data, "schema_version": SCHEMA_VERSION}
-
-
-def _upgrade_table(name: str, table: pa.Table, version: int) -> pa.Table:
-    for step in range(version, SCHEMA_VERSION):
-        table = UPGRADES[step].table(name, table)
-    return table
-
-
-def _conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table with exactly the schema's columns; optional ones that the file lacks become null."""
-    import pyarrow as pa
-
-    columns = []
-    for wanted in schema:
-        if wanted.name in table.column_names:
-            columns.append(table[wanted.name].cast(wanted.type))
-        elif wanted.nullable:
-            columns.append(pa.nulls(table.num_rows, wanted.type))
-        else:
-            raise RecordError(f"A table lacks its column {wanted.name}.", "The record is damaged; profile again.")
-    return pa.Table.from_arrays(columns, schema=schema)
+def _json_value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _json_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_value(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, str | int | float) else str(value)
 
 
 def _to_frame(table: pa.Table, name: str) -> pd.DataFrame:

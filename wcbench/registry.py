@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from wcbench.errors import UnknownNameError, WcbenchError
@@ -31,7 +32,8 @@ class Registry:
     ----------
     kind : what the rows are, in one or two words, for messages ("task", "collector").
     rows : the explicit list; a name or alias given twice raises at once.
-    group : entry-point group in which installed packages may add rows of their own, or None.
+    group : entry-point group in which installed packages may add rows of their own, or None; one whose name is taken
+        is left out with a warning, since somebody else's package must not take away what works.
     """
 
     def __init__(self, kind: str, rows: Iterable[Row], group: str | None = None) -> None:
@@ -44,8 +46,9 @@ class Registry:
             self.add(row)
 
     def add(self, row: Row) -> None:
-        for name in (row.name, *row.aliases):
-            if name in self._rows or name in self._alias:
+        names = (row.name, *row.aliases)
+        for name in names:
+            if name in self._rows or name in self._alias or names.count(name) > 1:
                 raise WcbenchError(f"Two {self.kind}s are named '{name}'.", f"The second is {row.target}: rename it.")
         self._rows[row.name] = row
         self._alias.update(dict.fromkeys(row.aliases, row.name))
@@ -55,7 +58,15 @@ class Registry:
             return
         self._plugins_read = True
         for point in entry_points(group=self._group or ""):
+            self._add_plugin(point)
+
+    def _add_plugin(self, point: EntryPoint) -> None:
+        try:
             self.add(Row(point.name, point.value))
+        except WcbenchError as error:
+            package = point.dist.name if point.dist is not None else "unknown"
+            text = f"{error.message} The one of package {package} ({point.value}) is left out."
+            warnings.warn(text, UserWarning, stacklevel=2)
 
     def names(self) -> list[str]:
         """All names in the order of the list; aliases are not repeated."""
@@ -85,8 +96,15 @@ class Registry:
         return found
 
     def load(self, name: str) -> Any:
-        """Import and return the object behind a name."""
-        return load_target(self.row(name).target)
+        """Import and return the object behind a name; raises WcbenchError where it is not there."""
+        row = self.row(name)
+        try:
+            return load_target(row.target)
+        except (ImportError, AttributeError) as error:
+            raise WcbenchError(
+                f"The {self.kind} '{row.name}' cannot be loaded from {row.target}: {error}.",
+                "Reinstall the package that it comes from.",
+            ) from error
 
 
 def load_target(target: str) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SCHEMA_VERSION = 2
-"""Version of the record's form. Raise it with every change of meaning and add the step to `record.UPGRADES`."""
+"""Version of the record's form. Raise it with every change of meaning and add the step to `upgrade.UPGRADES`."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,10 @@ def _arrow_array(values: Any, kind: Any, table: str, column: str) -> Any:
 
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     try:
-        array = pa.array(values, type=plain, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        if pa.types.is_integer(plain) and isinstance(values, list | tuple):
+            array = pa.array(values, from_pandas=True).cast(plain)  # refuses 1.5; with a type, pa.array makes it 1
+        else:
+            array = pa.array(values, type=plain, from_pandas=True)
+    except (pa.ArrowException, OverflowError) as error:
         raise RecordError(f"Table {table}, column {column}: {error}.") from error
     return array.dictionary_encode() if pa.types.is_dictionary(kind) else array

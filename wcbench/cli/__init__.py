@@ -17,7 +17,6 @@ from wcbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, WcbenchError
 app = typer.Typer(
     name="wcbench",
     help="Characterize what AI training does to a machine: hotspots, memory, complexity.",
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -48,17 +47,23 @@ def main() -> None:
     """Run the command line; an expected error is told in two lines and ends with its own exit code."""
     debug = "--debug" in sys.argv
     try:
-        app()
+        app(prog_name="wcbench")  # not the path or the module by which it was started
     except WcbenchError as error:
         if debug:
             traceback.print_exc()
         _tell(error.message, error.hint)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        _tell("Interrupted; nothing was written.", None)
-        sys.exit(EXIT_INTERRUPTED)
+    except SystemExit as ended:
+        if ended.code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this without a word
+            _tell("Interrupted; no half-written record is left.", None)
+        raise
     except BrokenPipeError:
         sys.stderr.close()
+        sys.exit(EXIT_FAILED)
+    except OSError as error:
+        if debug:
+            traceback.print_exc()
+        _tell(str(error), None)
         sys.exit(EXIT_FAILED)
     except Exception as error:
         if debug:

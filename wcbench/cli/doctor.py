@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from wcbench.cli._common import DebugOption, JsonOption, RunsOption, print_json, show
 from wcbench.errors import EXIT_FAILED
@@ -25,7 +26,7 @@ def doctor(runs: RunsOption = None, as_json: JsonOption = False, debug: DebugOpt
         table.add_column("finding", overflow="fold")
         for check in found.checks:
             finding = check.finding if check.remedy is None else f"{check.finding}. {check.remedy}"
-            table.add_row(check.name, f"[{_STYLE[check.state]}]{check.state}[/]", finding)
+            table.add_row(check.name, Text(check.state, _STYLE[check.state]), Text(finding))
         show(table)
     if any(check.state == "broken" for check in found.checks):
         raise typer.Exit(EXIT_FAILED)

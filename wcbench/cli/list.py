@@ -8,8 +8,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from wcbench.cli._common import DebugOption, JsonOption, print_json, show
+from wcbench.errors import RecordError
 
 
 def list_(
@@ -41,7 +43,7 @@ def _list_tasks(as_json: bool) -> None:
         table.add_column(title)
     table.add_column("parameters", justify="right")
     table.add_column("forward FLOP a sample", justify="right")
-    table.add_column("suites")
+    table.add_column("suites", overflow="fold")
     for row in rows:
         table.add_row(
             row.name, row.model, row.domain, f"{row.parameters:,}", f"{row.forward_flops:,}", ", ".join(row.suites)
@@ -52,7 +54,7 @@ def _list_tasks(as_json: bool) -> None:
 def _list_runs(root: Path | None, as_json: bool) -> None:
     from wcbench import api
 
-    found = [_run_row(profile) for profile in api.runs(root)]
+    found = [_run_row(profile) for profile in api.runs(root, unreadable=_tell)]
     if as_json:
         print_json({"schema": "wcbench.runs/1", "runs": found})
     elif not found:
@@ -60,10 +62,15 @@ def _list_runs(root: Path | None, as_json: bool) -> None:
     else:
         table = Table(box=None, header_style="bold")
         for title in ("task", "created", "passes", "run"):
-            table.add_column(title)
+            table.add_column(title, overflow="fold")
         for row in found:
-            table.add_row(row["task"], row["created"], ", ".join(row["passes"]), row["run"])
+            cells = (row["task"], row["created"], ", ".join(row["passes"]), row["run"])
+            table.add_row(*map(Text, cells))  # a path may hold what rich takes for markup
         show(table)
+
+
+def _tell(error: RecordError) -> None:
+    typer.echo(f"wcbench: {error.message}", err=True)
 
 
 def _run_row(profile: Any) -> dict[str, Any]:

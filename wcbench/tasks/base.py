@@ -101,7 +101,7 @@ class Task(ABC):
     variants : other models under the same name, as ``{name: what differs}``; ``TASK@name`` asks for one.
     """
 
-    presets: ClassVar[Mapping[str, Settings]]
+    presets: ClassVar[Mapping[str, Settings]] = {}
     variants: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
@@ -126,6 +126,8 @@ class Task(ABC):
             raise UnknownNameError("variant", variant, list(self.variants))
         if precision not in PRECISIONS:
             raise UnknownNameError("precision", precision, PRECISIONS)
+        if not 0 <= seed < 2**63:
+            raise UsageError(f"seed {seed} is refused.", "Give a whole number from 0 up, below 2**63.")
         changes = parse_overrides(self.presets[preset], overrides or {})
         if batch_size is not None:
             changes["batch_size"] = batch_size

@@ -1,0 +1,67 @@
+"""What older versions of the record need, one step from each schema version to the next, applied while reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from wcbench.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DAMAGED = "The record is damaged; profile again."
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """What leads from one schema version to the next: a step for the manifest, one for each table."""
+
+    manifest: Callable[[dict[str, Any]], dict[str, Any]]
+    table: Callable[[str, pa.Table], pa.Table]
+
+
+def _manifest_1_to_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Version 1 kept notes as plain texts and did not say whether making the batch was part of the step."""
+    return {**data, "notes": [{"about": "record", "text": text} for text in data["notes"]]}
+
+
+def _table_1_to_2(name: str, table: pa.Table) -> pa.Table:
+    """Version 1 told warm-up steps by a flag; since 2, `role` also knows steps timed without the instrument."""
+    if name != "steps":
+        return table
+    import pyarrow.compute as pc
+
+    role = pc.if_else(table["warmup"], "warmup", "measured")
+    return table.drop_columns(["warmup"]).append_column("role", role)
+
+
+UPGRADES: dict[int, Upgrade] = {1: Upgrade(_manifest_1_to_2, _table_1_to_2)}
+
+
+def upgrade_manifest(data: dict[str, Any], version: int) -> dict[str, Any]:
+    for step in range(version, SCHEMA_VERSION):
+        data = UPGRADES[step].manifest(data)
+    return {**data, "schema_version": SCHEMA_VERSION}
+
+
+def upgrade_table(name: str, table: pa.Table, version: int) -> pa.Table:
+    for step in range(version, SCHEMA_VERSION):
+        table = UPGRADES[step].table(name, table)
+    return table
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with exactly the schema's columns; optional ones that the file lacks become null."""
+    import pyarrow as pa
+
+    columns = []
+    for wanted in schema:
+        if wanted.name in table.column_names:
+            columns.append(table[wanted.name].cast(wanted.type))
+        elif wanted.nullable:
+            columns.append(pa.nulls(table.num_rows, wanted.type))
+        else:
+            raise KeyError(f"it lacks the column {wanted.name}")
+    return pa.Table.from_arrays(columns, schema=schema)
