@@ -269,7 +269,7 @@ class _Loop:
         self.task, self.config, self.collector = task, config, collector
         self.request, self.progress = request, progress
         self.warmup = collector.warmup if request.warmup is None else request.warmup
-        if collector.tensors == "fake":
+        if not collector.timed:
             self.warmup = max(self.warmup, 1)  # the first step creates the optimizer's state and differs
         self.measured = 0
         self.samples = 0
@@ -308,7 +308,7 @@ class _Loop:
 
     def _fixed_steps(self) -> int | None:
         """How many steps to measure where that is fixed; None where the loop fills its time."""
-        if self.collector.tensors == "fake":
+        if not self.collector.timed:
             return self.collector.steps
         return self.collector.steps if self.request.steps is None else self.request.steps
 
@@ -352,7 +352,7 @@ class _Loop:
         if not self._real or loss is None:
             return None
         with self._task_errors("loss"):
-            return float(loss)
+            return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
 
     @contextlib.contextmanager
     def _task_errors(self, where: str) -> Iterator[None]:

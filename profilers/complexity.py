@@ -23,6 +23,8 @@ from wcbench import kernels
 from wcbench.profilers.base import Collector, Columns
 from wcbench.tasks.base import Built
 
+_KINDS_AHEAD = 64  # steps looked ahead for kinds that differ from the one counted
+
 MATRIX_CATEGORIES = frozenset({"convolution", "GEMM", "attention", "recurrent"})
 
 # the host's own bookkeeping, not work of the algorithm; outside coverage too (DESIGN, section 4)
@@ -52,7 +54,7 @@ _QUESTIONS = frozenset(
 
 
 class Complexity(Collector):
-    """Counts one step of each kind after the one that creates optimizer state."""
+    """Counts one step, after the one that creates optimizer state."""
 
     name = "complexity"
     purpose = "parameters and matrix-class FLOPs at the paper's scale, on fake tensors"
@@ -71,7 +73,16 @@ class Complexity(Collector):
         self._modules = list(built.modules.values())
         # torch hides a whole LSTM in one oneDNN call, which no formula knows; without it the matmuls show
         setattr(torch.backends.mkldnn, "enabled", False)  # noqa: B010  (torch types it as a property object)
+
+    @contextlib.contextmanager
+    def measuring(self, built: Built) -> Iterator[None]:
+        # after the warm-up step, in which lazy modules get their parameters
         self._parameters = list(parameter_rows(built))
+        kinds = sorted({built.kind(index) for index in range(_KINDS_AHEAD)})
+        yield
+        if len(kinds) > 1:
+            counted = ", ".join(sorted({kind for kind, _, _ in self._counts}))
+            self.note(f"The task has steps of the kinds {', '.join(kinds)}; counted is a step of the kind {counted}.")
 
     @contextlib.contextmanager
     def step(self, index: int, kind: str) -> Iterator[None]:

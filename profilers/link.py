@@ -183,6 +183,11 @@ class Launches:
         return int((self.launch < 0).sum())
 
 
+def _launches_work(name: str) -> bool:
+    """Whether a runtime call launches work of a device; a function launched on the host leaves no record there."""
+    return "launch" in name.lower() and "hostfunc" not in name.lower()
+
+
 def link_launches(kernel_correlation: Ints, runtime_correlation: Ints, runtime_name: Sequence[str]) -> Launches:
     """Tie kernels to runtime calls by correlation alone; one launch may own many kernels (graphs).
 
@@ -197,7 +202,7 @@ def link_launches(kernel_correlation: Ints, runtime_correlation: Ints, runtime_n
         launch[hit] = order[at[hit]]
     seen = set(kernel_correlation.tolist())
     lost = sum(
-        "launch" in name.lower() and number not in seen
+        _launches_work(name) and number not in seen
         for name, number in zip(runtime_name, runtime_correlation.tolist(), strict=True)
     )
     return Launches(launch, lost)

@@ -63,9 +63,11 @@ class Memory(Collector):
         status = _resident()
         if status is None:
             if moment == "start":
-                self.note("Resident memory was not measured: /proc/self/status is not there (it is Linux's).")
+                self.note(f"Resident memory was not measured: {_STATUS} does not tell it (it is Linux's).")
         else:
-            peak = status["VmHWM"] if self._can_reset else None
+            if moment == "start" and "VmHWM" not in status:
+                self.note(f"Peak resident memory is not known: this kernel's {_STATUS} has no VmHWM.")
+            peak = status.get("VmHWM") if self._can_reset else None
             self._add(moment, "cpu", status["VmRSS"], peak, None)
         if torch.device(self.device).type == "cuda":
             current, peak, reserved = _allocated(self.device)
@@ -95,13 +97,14 @@ class Memory(Collector):
 
 
 def _resident() -> dict[str, int] | None:
-    """VmRSS and VmHWM in bytes (the kernel prints KiB), or None where there is no /proc."""
+    """VmRSS and, where the kernel tells it, VmHWM in bytes (it prints KiB); None where there is no /proc."""
     try:
         lines = _STATUS.read_text().splitlines()
     except OSError:
         return None
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    return {name: int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM")}
+    sizes: dict[str, int] = {name: int(fields[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM") if name in fields}
+    return sizes if "VmRSS" in sizes else None
 
 
 def _allocated(device: str) -> tuple[int, int, int]:

@@ -58,10 +58,10 @@ _FLAGS: dict[str, Flag] = {
         for operation in ("all", "matmul", "conv", "rnn")
     },
     "deterministic": (
-        lambda: (
+        lambda: [  # a list, since the manifest's JSON would make one of a tuple
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),
-        ),
+        ],
         lambda v: torch.use_deterministic_algorithms(v[0], warn_only=v[1]),
     ),
     "mkldnn": (

@@ -146,7 +146,7 @@ class _Tables:
             "duration_ns": (self.events.end - self.events.start)[self.rows],
             "self_ns": self.nesting.self_ns[self.rows],
             "depth": link.op_depth(self.events, self.nesting)[self.rows],
-            "parent": _none_below_zero(np.where(above >= 0, self.row_of[above], -1)),
+            "parent": _none_below_zero(_pick(self.row_of, above, -1)),
             "step": self.step[self.rows],
             "phase": self.phase[self.rows],
         }
@@ -183,7 +183,7 @@ class _Tables:
                 "start_ns": start,
                 "duration_ns": _ints(e.duration_ns() for e in runtime),
                 "correlation": correlation,
-                "op": _none_below_zero(np.where(op >= 0, self.row_of[op], -1)),
+                "op": _none_below_zero(_pick(self.row_of, op, -1)),
                 "step": _none_below_zero(step),
             }
         }
@@ -192,14 +192,10 @@ class _Tables:
 
     def _nearest_op(self, inside: link.Ints) -> link.Ints:
         above = link.enclosing_op(self.events, self.nesting)
-        is_mark = np.where(inside >= 0, self.events.mark[inside], False)
-        return np.where(is_mark, above[inside], inside)
+        return np.where(_pick(self.events.mark, inside, False), _pick(above, inside, -1), inside)
 
     def _device_kernels(self, launch: link.Ints, inside: link.Ints, op: link.Ints, step: link.Ints) -> Columns:
         """Kernels take step, phase and operator from their launch; one without a launch has none of them."""
-        linked = launch >= 0
-        event = np.where(linked, inside[launch], -1) if len(inside) else np.full(len(launch), -1)
-        operator = np.where(linked, op[launch], -1) if len(op) else np.full(len(launch), -1)
         details = [_details(e) for e in self.device]
         return {
             "name": [e.name() for e in self.device],
@@ -208,9 +204,9 @@ class _Tables:
             "stream": [e.device_resource_id() for e in self.device],
             "start_ns": _ints(e.start_ns() for e in self.device),
             "duration_ns": _ints(e.duration_ns() for e in self.device),
-            "step": _none_below_zero(np.where(linked, step[launch], -1) if len(step) else launch),
-            "phase": [self.phase[i] if i >= 0 else link.OTHER for i in event],
-            "op": [self.events.name[i] if i >= 0 else None for i in operator],
+            "step": _none_below_zero(_pick(step, launch, -1)),
+            "phase": [self.phase[i] if i >= 0 else link.OTHER for i in _pick(inside, launch, -1)],
+            "op": [self.events.name[i] if i >= 0 else None for i in _pick(op, launch, -1)],
             "launch": _none_below_zero(launch),
             **{key: [d[key] for d in details] for key in _DETAILS},
         }
@@ -220,6 +216,9 @@ class _Tables:
             self.notes.append(f"{launches.lost} launches have no device record: their kernels are missing.")
         if launches.orphans:
             self.notes.append(f"{launches.orphans} kernels have no launch in the window and belong to no step.")
+        timeless = sum(e.start_ns() <= 0 for e in self.device)
+        if timeless:  # kineto issue 109
+            self.notes.append(f"{timeless} kernels carry no timestamp: their time is missing.")
 
 
 def _host_events(events: list[Any]) -> link.HostEvents:
@@ -256,6 +255,11 @@ def _details(event: Any) -> dict[str, Any]:
 
 def _ints(values: Any) -> link.Ints:
     return np.fromiter(values, dtype=np.int64)
+
+
+def _pick(values: Any, rows: link.Ints, otherwise: int) -> Any:
+    """``values[row]`` for each row, and ``otherwise`` where the row is below zero."""
+    return np.where(rows >= 0, values[rows], otherwise) if len(values) else np.full(len(rows), otherwise)
 
 
 def _none_below_zero(values: link.Ints) -> list[int | None]:
