@@ -46,7 +46,7 @@ def summary(profile: Profile) -> dict[str, Any]:
         "complexity": _complexity(complexity(profile)),
         "hotspots": _hotspots(profile),
         "categories": _categories(profile),
-        "memory": _memory(profile),
+        "measured_memory": _memory(profile),
         "power": _power(profile),
         "primitives": _primitives(profile),
     }

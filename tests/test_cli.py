@@ -191,18 +191,18 @@ FORM = {
     ),
     "hotspots": f"{ORIGIN} of steps total_ns rows",
     "categories": f"{ORIGIN} of paper full unknown_share unknown_names phases python_share",
-    "memory": f"{ORIGIN} peak_bytes increase_bytes rows",
+    "measured_memory": f"{ORIGIN} peak_bytes increase_bytes rows",
     "primitives": f"{ORIGIN} of steps total_ns operator_share rows",
 }
 ROWS = {
     "steps": "index role kind duration_ns loss",
     "hotspots": "name category paper time_ns time_share calls",
-    "memory": "device moment current_bytes peak_bytes reserved_bytes",
+    "measured_memory": "device moment current_bytes peak_bytes reserved_bytes",
     "primitives": "primitive implementation direction shape memory time_ns time_share calls",
 }
 TOP = (
     "schema run task variant suites created command wcbench machine notes passes "
-    "steps complexity hotspots categories memory power primitives"
+    "steps complexity hotspots categories measured_memory power primitives"
 )
 
 
@@ -262,7 +262,7 @@ def test_what_was_not_measured_is_null(cli: Cli) -> None:
     assert ended.code == 0
     found = json.loads(ended.out)
     assert set(found["passes"]) == {"timing", "timeline"}
-    for block in ("complexity", "memory", "power", "primitives"):
+    for block in ("complexity", "measured_memory", "power", "primitives"):
         assert found[block] is None
     assert found["hotspots"]["rows"]
     assert found["passes"]["timeline"]["overhead"] > 0

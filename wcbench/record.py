@@ -38,7 +38,7 @@ VIEWS = Registry(
         Row("categories", "wcbench.analysis.hotspots:categories"),
         Row("complexity", "wcbench.analysis.complexity:complexity"),
         Row("steps", "wcbench.analysis.steps:step_times"),
-        Row("memory", "wcbench.analysis.telemetry:memory"),
+        Row("measured_memory", "wcbench.analysis.telemetry:memory"),
         Row("power", "wcbench.analysis.telemetry:power"),
         Row("primitives", "wcbench.analysis.primitives:primitives"),
         Row("notes", "wcbench.analysis.summary:notes"),

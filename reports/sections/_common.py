@@ -11,8 +11,15 @@ from wcbench.reports.model import Fact, NoteLine, Notes
 
 Summary = Mapping[str, Any]
 
-BLOCKS = ("hotspots", "categories", "complexity", "primitives", "memory", "power")
-"""Blocks of the summary; each is a section of the same name."""
+BLOCKS: Mapping[str, str] = {
+    "hotspots": "hotspots",
+    "categories": "categories",
+    "complexity": "complexity",
+    "primitives": "primitives",
+    "memory": "measured_memory",
+    "power": "power",
+}
+"""The block of the summary that each section needs."""
 
 PASSES: Mapping[str, str] = {
     "steps": "timing",
@@ -94,7 +101,7 @@ def notes_blocks(summary: Summary, *names: str) -> tuple[Notes, ...]:
 
 def missing(summary: Summary) -> tuple[NoteLine, ...]:
     """The sections that this report does not have, each with what the record says about the reason."""
-    absent = [name for name in BLOCKS if block(summary, name) is None]
+    absent = [name for name, needed in BLOCKS.items() if block(summary, needed) is None]
     if not timed_passes(summary):
         absent.insert(0, "steps")
     return tuple(NoteLine(name, _why(summary, name)) for name in absent)

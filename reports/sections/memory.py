@@ -10,7 +10,7 @@ FIELDS = ("device", "moment", "current_bytes", "peak_bytes", "reserved_bytes")
 
 def section(summary: Summary) -> Section | None:
     """The peak, and current and peak use at each moment."""
-    part = block(summary, "memory")
+    part = block(summary, "measured_memory")
     if part is None:
         return None
     blocks: list[Block] = [

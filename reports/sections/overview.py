@@ -61,8 +61,8 @@ def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
     timed = timed_passes(summary)
     if "timing" in timed:
         yield row("steps", "timing", timed["timing"])
-    for name in BLOCKS:
-        part = block(summary, name)
+    for name, needed in BLOCKS.items():
+        part = block(summary, needed)
         if part is not None:
             yield row(name, "", part)
 

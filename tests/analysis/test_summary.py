@@ -26,7 +26,7 @@ VIEWS = {
     "categories": categories,
     "complexity": complexity,
     "steps": step_times,
-    "memory": memory,
+    "measured_memory": memory,
     "power": power,
     "primitives": primitives,
     "notes": notes,
@@ -60,7 +60,7 @@ def words(value: Any) -> set[str]:
 
 def test_every_field_of_the_page_is_there(full: Profile) -> None:
     result = summary(full)
-    blocks = {"steps", "complexity", "hotspots", "categories", "memory", "power", "primitives"}
+    blocks = {"steps", "complexity", "hotspots", "categories", "measured_memory", "power", "primitives"}
     documented = set()
     for first, second in rows_of_the_page():
         block = next(iter(names(first) & blocks), None)
@@ -106,7 +106,7 @@ def test_the_blocks_by_hand(full: Profile) -> None:
         "time_share": 0.5,
         "calls": 1.0,
     }
-    assert result["memory"]["increase_bytes"] == 350
+    assert result["measured_memory"]["increase_bytes"] == 350
     assert result["power"]["devices"][1]["watts_mean"] is None
     assert result["primitives"]["of"] == "oneDNN primitive time"
     assert {note["about"] for note in result["notes"]} == {"power", "timing"}  # the record's, and the noisy times
@@ -133,7 +133,7 @@ def test_it_is_plain_json(full: Profile, made: Any, empty: bool) -> None:
         assert leaf is None or type(leaf) in (bool, int, float, str)
         assert not isinstance(leaf, float) or math.isfinite(leaf)
     if empty:
-        measured = {"steps", "hotspots", "categories", "memory", "power", "primitives"}
+        measured = {"steps", "hotspots", "categories", "measured_memory", "power", "primitives"}
         assert {name for name in measured if result[name] is None} == measured
 
 
@@ -191,7 +191,7 @@ def test_results_show_themselves_in_a_few_lines(made: Any) -> None:
     profile = made.full()
     big = made.record(profile.manifest.passes, {"kernels": {"timeline": made.kernel_rows(many)}})
     for shown in (profile, big):
-        for name in ("hotspots", "categories", "complexity", "memory", "power", "primitives"):
+        for name in ("hotspots", "categories", "complexity", "measured_memory", "power", "primitives"):
             found = VIEWS[name](shown)  # type: ignore[operator]
             if found is not None:
                 assert 1 <= len(repr(found).splitlines()) < 15, name

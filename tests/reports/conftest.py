@@ -202,13 +202,13 @@ def usual() -> dict[str, Any]:
         "hotspots": _hotspots(),
         "categories": _categories(),
         "primitives": _primitives(),
-        "memory": _memory(),
+        "measured_memory": _memory(),
         "power": None,
         "steps": _steps(),
     }
 
 
-BLOCKS = ("complexity", "hotspots", "categories", "primitives", "memory", "power")
+BLOCKS = ("complexity", "hotspots", "categories", "primitives", "measured_memory", "power")
 
 
 def nothing() -> dict[str, Any]:
