@@ -10,14 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from wcbench import devices
+from wcbench.analysis.complexity import last_step
 from wcbench.devices import Device
 from wcbench.errors import WcbenchError
+
+if TYPE_CHECKING:
+    from wcbench.record import Profile
 
 Numbers = Sequence[float] | npt.NDArray[np.int64] | npt.NDArray[np.float64] | pd.Series
 
@@ -172,3 +177,41 @@ def _predict(work: pd.DataFrame, device: Device) -> pd.DataFrame:
 def _ridge(dtypes: pd.Series, device: Device) -> dict[str, float]:
     balances = {str(dtype): device.balance(str(dtype)) for dtype in dict.fromkeys(dtypes)}
     return {dtype: balance for dtype, balance in balances.items() if balance is not None}
+
+
+def profile_roofline(
+    profile: Profile, on: str | None = None, traffic: Iterable[tuple[int, float]] = ()
+) -> tuple[Roofline | None, str | None]:
+    """The roofline of a record's last recorded step, or None and the reason why there is none.
+
+    Parameters
+    ----------
+    on : id of a device in devices.toml (UnknownNameError for another); None takes the GPU that the record was made on.
+    traffic : pairs of cache capacity and bytes that still move, from the inter-operator reuse model.
+    """
+    if "operators" not in profile.manifest.tables:
+        return None, "no roofline: the record has no operator stream"
+    chosen: Device | str | None
+    if on is not None:
+        chosen, size, units = devices.device(on), None, None
+    else:
+        gpus = profile.manifest.machine.get("gpus") or [{}]
+        chosen, size, units = gpus[0].get("name"), gpus[0].get("memory_bytes"), None
+    steps = last_step(profile)
+    moved = steps["bytes_read"] + steps["bytes_written"]
+    return roofline(
+        steps["name"].astype(str).tolist(),
+        steps["flops_all"].astype("float64"),
+        moved.astype("float64"),
+        _types(profile, len(steps)),
+        chosen,
+        memory_bytes=size,
+        units=units,
+        traffic=traffic,
+    )
+
+
+def _types(profile: Profile, count: int) -> list[str]:
+    """The type in which each operator of the last step computes: of its first result, float32 where it has none."""
+    outputs = profile.arrow("operators")["outputs"].slice(len(profile.arrow("operators")) - count).to_pylist()
+    return [row[0]["dtype"] if row else "float32" for row in outputs]

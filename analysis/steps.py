@@ -33,6 +33,7 @@ class StepTimes:
     overhead: float | None
     loss_first: float | None
     loss_last: float | None
+    kinds: int = 1
 
     @property
     def quartiles_ns(self) -> tuple[float, float, float]:
@@ -52,6 +53,9 @@ class StepTimes:
 
     @property
     def samples_per_s(self) -> float:
+        """By the median step; by all steps where they differ in kind, since the median is then of one kind."""
+        if self.kinds > 1:
+            return self.samples * len(self.durations_ns) / (sum(self.durations_ns) / 1e9)
         return self.samples / (self.median_ns / 1e9)
 
     def to_frame(self) -> pd.DataFrame:
@@ -83,8 +87,16 @@ def step_times(profile: Profile) -> dict[str, StepTimes]:
             overhead=1.0 if name == "timing" else _overhead(rows, measured),
             loss_first=losses[0],
             loss_last=losses[-1],
+            kinds=int(measured["kind"].nunique()),
         )
     return found
+
+
+def bare_median_ns(profile: Profile, passname: str) -> float | None:
+    """Median of a pass's steps without its instrument; None where it timed none."""
+    table = profile.table("steps")
+    bare = table.loc[(table["pass"] == passname) & (table["role"] == "bare"), "duration_ns"]
+    return None if bare.empty else float(bare.median())
 
 
 def _overhead(rows: pd.DataFrame, measured: pd.DataFrame) -> float | None:

@@ -13,23 +13,32 @@ import numpy as np
 import pandas as pd
 
 from wcbench.analysis.complexity import Complexity, complexity
+from wcbench.analysis.crosscheck import six_n
 from wcbench.analysis.hotspots import categories, hotspots
+from wcbench.analysis.locality import Locality
+from wcbench.analysis.memory import MemoryAccess, memory
+from wcbench.analysis.modules import Modules, modules
+from wcbench.analysis.noise import noise
 from wcbench.analysis.primitives import primitives
+from wcbench.analysis.roofline import Roofline, profile_roofline
 from wcbench.analysis.source import source
-from wcbench.analysis.steps import LEAST_OVERHEAD, WIDE_SPREAD, StepTimes, step_times
-from wcbench.analysis.telemetry import memory, power
+from wcbench.analysis.steps import StepTimes, step_times
+from wcbench.analysis.telemetry import measured_memory, power
 from wcbench.record import Note
 
 if TYPE_CHECKING:
     from wcbench.record import Profile
 
 SCHEMA = "wcbench.profile/1"
+_LIVE_POINTS = 400  # of the curve of live bytes; a figure shows no more
 
 
-def summary(profile: Profile) -> dict[str, Any]:
-    """The whole of a record's results (docs/json.md)."""
+def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
+    """The whole of a record's results (docs/json.md); ``on`` names the device of the roofline (devices.toml)."""
     manifest = profile.manifest
     steps = step_times(profile)
+    accessed = memory(profile)
+    roof, no_roof = profile_roofline(profile, on, _pairs(accessed))
     result = {
         "schema": SCHEMA,
         "run": None if profile.path is None else str(profile.path),
@@ -40,13 +49,18 @@ def summary(profile: Profile) -> dict[str, Any]:
         "command": list(manifest.command),
         "wcbench": manifest.wcbench,
         "machine": dict(manifest.machine),
-        "notes": [dataclasses.asdict(note) for note in notes(profile)],
+        "notes": [dataclasses.asdict(note) for note in [*notes(profile), *_doubts(accessed, no_roof)]],
+        "noise": [text for _, text in noise(profile)],
         "passes": {name: _pass(profile, name, steps.get(name)) for name in manifest.passes},
         "steps": _steps(profile),
         "complexity": _complexity(complexity(profile)),
         "hotspots": _hotspots(profile),
         "categories": _categories(profile),
-        "measured_memory": _memory(profile),
+        "operators": _frame(complexity(profile)),
+        "modules": _frame(modules(profile)),
+        "memory": _memory(accessed),
+        "roofline": _roofline(roof, accessed),
+        "measured_memory": _measured_memory(profile),
         "power": _power(profile),
         "primitives": _primitives(profile),
     }
@@ -56,17 +70,11 @@ def summary(profile: Profile) -> dict[str, Any]:
 
 def notes(profile: Profile) -> list[Note]:
     """What the capture noted, and what the figures themselves make doubtful."""
-    found = list(profile.notes)
-    for name, times in step_times(profile).items():
-        if name == "timing" and times.spread > WIDE_SPREAD:
-            text = f"Step times are noisy: the quartiles lie {times.spread:.0%} of the median apart."
-            found.append(Note(name, text))
-        if times.overhead is not None and times.overhead < LEAST_OVERHEAD:
-            text = (
-                f"The overhead of {times.overhead:.2f} is noise: no instrument makes a step faster. The machine was "
-                "too busy with other work to measure it."
-            )
-            found.append(Note(name, text))
+    found = list(profile.manifest.notes)
+    found += [Note(name, text) for name, text in noise(profile)]
+    doubt = six_n(profile)
+    if doubt is not None:
+        found.append(Note("operators", doubt))
     return found
 
 
@@ -112,11 +120,17 @@ def _complexity(found: Complexity | None) -> dict[str, Any] | None:
         "flops_matrix_forward": found.flops_matrix_forward,
         "flops_matrix_backward": found.flops_matrix.get("backward", 0),
         "flops_matrix_step": found.flops_matrix_step,
+        "flops_matrix_step_causal_half": found.flops_matrix_half,
+        "flops_all_forward": found.flops_all.get("forward", 0),
+        "flops_all_backward": found.flops_all.get("backward", 0),
+        "flops_all_step": found.flops_all_step,
         "flops_matrix_forward_per_sample": forward,
         "macs_forward_per_sample": forward / 2,
+        "bytes_read": found.bytes_read,
+        "bytes_written": found.bytes_written,
         "operator_calls": found.operator_calls,
         "coverage_calls": found.coverage_calls,
-        "coverage_matrix_calls": found.coverage_matrix_calls,
+        "coverage_bytes": found.coverage_bytes,
         "uncounted": found.uncounted.to_dict("records"),
     }
 
@@ -150,8 +164,107 @@ def _categories(profile: Profile) -> dict[str, Any] | None:
     }
 
 
-def _memory(profile: Profile) -> dict[str, Any] | None:
-    found = memory(profile)
+def _frame(found: Complexity | Modules | None) -> dict[str, Any] | None:
+    return None if found is None else {**found.source.to_dict(), "rows": found.to_frame().to_dict("records")}
+
+
+def _memory(found: MemoryAccess | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    step = found.parallelism
+    return {
+        **found.source.to_dict(),
+        "tensors": found.source.tensors,
+        "peak_bytes": found.live.peak_bytes,
+        "peak_classes": found.live.peak_classes,
+        **_locality(found.logical),
+        "traffic_tiled": [
+            [capacity, traffic + excess]
+            for capacity, traffic, excess in zip(
+                found.logical.capacities, found.logical.traffic, found.tiling_excess, strict=True
+            )
+        ],
+        "allocator": _locality(found.allocator),
+        "fused": {
+            "eager_operators": found.eager_operators,
+            "operators": found.fused.operators,
+            "operator_bytes": found.fused.bytes,
+            "groups": len(found.fused.groups),
+        },
+        "dag_width": step.width,
+        "dag_width_flops": step.width_by_flops,
+        "dag_depth": step.depth,
+        "live": found.live.sampled(_LIVE_POINTS),
+    }
+
+
+def _pairs(found: MemoryAccess | None) -> list[tuple[int, float]]:
+    if found is None:
+        return []
+    return [(int(c), float(b)) for c, b in zip(found.logical.capacities, found.logical.traffic, strict=True)]
+
+
+def _doubts(accessed: MemoryAccess | None, no_roof: str | None) -> list[Note]:
+    """What the reuse model doubts of itself, and why there is no roofline where there could be one."""
+    if accessed is None:
+        return []
+    found = [Note("memory", text) for text in accessed.logical.notes]
+    if no_roof is not None:
+        found.append(Note("roofline", f"There is {no_roof}. Name a device with --on, e.g. --on h100-sxm."))
+    return found
+
+
+def _roofline(found: Roofline | None, accessed: MemoryAccess | None) -> dict[str, Any] | None:
+    if found is None or accessed is None:
+        return None
+    dtype = next(iter(found.ridge), None)
+    return {
+        **accessed.source.to_dict(),
+        "device": found.device.id,
+        "dtype": dtype,
+        "peak_flops": None if dtype is None else found.device.peak(dtype),
+        "bandwidth": found.device.bandwidth,
+        "balance": None if dtype is None else found.ridge[dtype],
+        "intensity": found.intensity,
+        "capacities": [[line.capacity, line.intensity] for line in found.capacities],
+        "points": _points(found),
+        "memory_bound_share": found.memory_bound_share,
+        "time_ns": found.time_s * 1e9,
+        "unplaced": found.unplaced,
+    }
+
+
+def _points(found: Roofline) -> list[dict[str, Any]]:
+    """Operators by name: together they are few enough for a figure."""
+    known = found.rows[found.rows["flops"].notna() & found.rows["bytes"].notna()]
+    sums = known.groupby("name")[["flops", "bytes"]].sum().reset_index()
+    sums = sums[(sums["flops"] > 0) & (sums["bytes"] > 0)].sort_values(["flops", "name"], ascending=[False, True])
+    return [
+        {"name": name, "flops": flops, "bytes": moved, "intensity": flops / moved}
+        for name, flops, moved in zip(sums["name"], sums["flops"], sums["bytes"], strict=True)
+    ]
+
+
+def _locality(found: Locality) -> dict[str, Any]:
+    return {
+        "operator_bytes": found.operator_bytes,
+        "unique_bytes": found.unique_bytes,
+        "cold_bytes": found.cold_bytes,
+        "compulsory_bytes": found.compulsory_bytes,
+        "unplaced_bytes": found.unplaced_bytes,
+        "largest_operator_bytes": found.largest_operator_bytes,
+        "traffic": [list(pair) for pair in zip(found.capacities, found.traffic, strict=True)],
+        "miss_ratio": [list(pair) for pair in zip(found.capacities, found.miss_ratio, strict=True)],
+        "wss_50": found.wss_50,
+        "wss_90": found.wss_90,
+        "wss_99": found.wss_99,
+        "reuse_classes": dict(found.reuse_classes),
+        "reuse_count_mean": found.reuse_count_mean,
+    }
+
+
+def _measured_memory(profile: Profile) -> dict[str, Any] | None:
+    found = measured_memory(profile)
     if found is None:
         return None
     return {

@@ -69,7 +69,7 @@ class Power:
         return f"Power ({self.source})\n{self.rows.to_string(index=False)}"
 
 
-def memory(profile: Profile) -> Memory | None:
+def measured_memory(profile: Profile) -> Memory | None:
     """Memory of a record; None where the pass was not run or could not read any."""
     origin, table = source(profile, "memory"), profile.table("memory")
     if origin is None or table.empty:

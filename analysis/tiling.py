@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 
 def gemm_io_lower_bound(
     m: int, n: int, k: int, capacity_bytes: float, itemsize: int, *, batch: int = 1, reuse: float = 1.0
@@ -88,3 +91,30 @@ def _elements(capacity_bytes: float, itemsize: int) -> float:
     if capacity_bytes < itemsize:
         raise ValueError(f"a capacity of {capacity_bytes} bytes holds no element of {itemsize} bytes")
     return capacity_bytes / itemsize
+
+
+def tiling_excess(
+    flops: npt.NDArray[np.float64],
+    moved: npt.NDArray[np.float64],
+    itemsize: npt.NDArray[np.float64],
+    reuse: npt.NDArray[np.float64],
+    capacities: Sequence[int],
+) -> npt.NDArray[np.float64]:
+    """Bytes that products must move at each capacity beyond touching each operand once, over all of a step's products.
+
+    A product of F = 2 m n k FLOP moves at least F / sqrt(R S) elements (`gemm_io_lower_bound`, batched and grouped
+    ones included, since both sides add up), R being the reuse of `conv_io_lower_bound` and 1 for a GEMM. What it moves
+    by touching operands once is in the reuse model already.
+
+    Parameters
+    ----------
+    flops, moved, itemsize, reuse : (operators,), FLOPs, bytes touched once, bytes of an element, R.
+    capacities : (k,) bytes.
+
+    Returns
+    -------
+    (k,) bytes to add to the model's traffic: with them it is no longer too low below the size of the operands.
+    """
+    space = np.asarray(capacities, dtype=np.float64)[:, None] / itemsize
+    tiled = itemsize * flops / np.sqrt(reuse * space)
+    return np.asarray(np.maximum(0.0, tiled - moved).sum(axis=1))

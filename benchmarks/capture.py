@@ -1,24 +1,17 @@
-"""What counting and starting cost, as ratios within one process tree, interleaved.
+"""What starting costs, as a ratio within one process tree, interleaved.
 
 Run: python benchmarks/capture.py
 
-1. A fake training step under wcbench's counting mode against the bare fake step (ResNet-50, batch 256).
-2. `wcbench list` against a bare `python -c "import typer, rich.table"`: what the command adds to its libraries.
+`wcbench list` against a bare `python -c "import typer, rich.table"`: what the command adds to its libraries.
 """
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-
-from torch._subclasses.fake_tensor import FakeTensorMode
-
-from wcbench.profilers.complexity import StepCounter
-from wcbench.tasks.load import load_task
 
 ROUNDS = 7
 
@@ -39,24 +32,7 @@ def interleaved(first: Callable[[], object], second: Callable[[], object]) -> tu
     )
 
 
-def fake_step(counted: bool) -> Callable[[], object]:
-    task = load_task("image-classification")
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        built = task.build(task.configure("paper"))
-        batch = built.batch(0)
-        built.step(batch)
-
-    def run() -> None:
-        with mode, StepCounter() if counted else contextlib.nullcontext():
-            built.step(batch)
-
-    return run
-
-
 def main() -> None:
-    counted, bare, ratio = interleaved(fake_step(counted=True), fake_step(counted=False))
-    print(f"fake ResNet-50 step, batch 256: counted {counted:.3f} s, bare {bare:.3f} s, ratio {ratio:.2f}")
     commands = ([sys.executable, "-m", "wcbench", "list"], [sys.executable, "-c", "import typer, rich.table"])
     first, second = (lambda c=c: subprocess.run(c, check=True, capture_output=True) for c in commands)
     ours, theirs, ratio = interleaved(first, second)

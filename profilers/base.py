@@ -15,7 +15,7 @@ Columns = Mapping[str, Any]
 class Collector:
     """An instrument that rides on one pass over a task's steps.
 
-    The loop (`capture.run_pass`) builds the task, drops `warmup` steps, times `bare` steps with the instrument off,
+    The loop (`loop.Loop`) builds the task, drops `warmup` steps, times `bare` steps with the instrument off,
     and then enters `measuring` around the measured steps and `step` around each of them. Afterwards it asks for
     `tables` and reads `notes`. A collector never steps the task itself.
 
@@ -58,8 +58,9 @@ class Collector:
         yield
 
     @contextlib.contextmanager
-    def step(self, index: int, kind: str) -> Iterator[None]:
-        """Around one measured step, outside its timer; ``index`` counts the measured steps from 0."""
+    def step(self, index: int, kind: str, batch: Any = None) -> Iterator[None]:
+        """Around one measured step, outside its timer; ``index`` counts the measured steps from 0, ``batch`` is what
+        the step is given (None where making it is part of the step)."""
         yield
 
     def tables(self) -> Mapping[str, Columns]:

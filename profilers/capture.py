@@ -1,4 +1,4 @@
-"""The only loop over steps: passes, seeds, warm-up and clean-up.
+"""Passes: which run, on what preset and device, and their clean-up. The loop over their steps is `loop.Loop`.
 
 One pass per instrument, so that no instrument colours another. Each pass builds the task anew from the same seed: the
 weights, the batches and so the losses of all passes are the same.
@@ -7,66 +7,33 @@ weights, the batches and so the losses of all passes are the same.
 from __future__ import annotations
 
 import contextlib
-import random
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from wcbench.errors import TaskError, UnknownNameError, UsageError, WcbenchError
+from wcbench.errors import TaskError, UnknownNameError, UsageError
 from wcbench.profilers.base import Collector, Columns
-from wcbench.profilers.complexity import Complexity
+from wcbench.profilers.loop import Loop, first_line
 from wcbench.profilers.memory import Memory
+from wcbench.profilers.operators import Operators
 from wcbench.profilers.primitives import Primitives
+from wcbench.profilers.request import Progress, Request, silent
 from wcbench.profilers.state import preserved_state, torch_settings
 from wcbench.profilers.timeline import Timeline
 from wcbench.profilers.timing import Timing
 from wcbench.record import Note, PassInfo
 from wcbench.schema import to_arrow
-from wcbench.tasks.base import Built, Config, Task
+from wcbench.tasks.base import PRESETS, Config, Task
 
 # In the order they run: memory first, since freed pages that earlier passes leave behind would hide growth.
-PASSES = ("complexity", "memory", "timing", "power", "timeline", "primitives")
-COLLECTORS: Mapping[str, type[Collector]] = {
-    cls.name: cls for cls in (Complexity, Memory, Timing, Timeline, Primitives)
-}
-
-_FILL_SECONDS = 2.0  # a pass without a fixed number of steps measures for about this long
-_FEWEST, _MOST = 10, 100
-
-
-class Progress(Protocol):
-    """Told how far a pass is; ``total`` is 0 while it is not known."""
-
-    def __call__(self, passname: str, done: int, total: int) -> None: ...
-
-
-def silent(passname: str, done: int, total: int) -> None:
-    """A Progress that shows nothing."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to capture. ``preset`` None takes each pass's own default (DESIGN, section 4)."""
-
-    device: str = "cpu"
-    passes: Sequence[str] | None = None
-    preset: str | None = None
-    variant: str | None = None
-    batch_size: int | None = None
-    precision: str = "fp32"
-    overrides: Mapping[str, str] = field(default_factory=dict)
-    seed: int = 0
-    threads: int | None = None
-    steps: int | None = None
-    warmup: int | None = None
-    data_in_step: bool = False
+PASSES = ("operators", "memory", "timing", "power", "timeline", "primitives")
+COLLECTORS: Mapping[str, type[Collector]] = {cls.name: cls for cls in (Operators, Memory, Timing, Timeline, Primitives)}
 
 
 @dataclass(frozen=True)
@@ -83,7 +50,7 @@ def check_device(device: str) -> str:
     try:
         wanted = torch.device(device)
     except RuntimeError:
-        raise UnknownNameError("device", device, ["cpu", "cuda"]) from None
+        raise UnknownNameError("device", device, {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda"}) from None
     if wanted.type == "cpu":
         return "cpu"
     if wanted.type != "cuda":
@@ -138,6 +105,14 @@ def preset_of(collector: type[Collector], request: Request) -> str:
     return "small" if on_cpu and collector.tensors == "real" else "paper"
 
 
+def _preset_of(collector: type[Collector], request: Request, task: Task) -> str:
+    """The preset of a pass for a task; one of the task's own where it lacks the default."""
+    wanted = preset_of(collector, request)
+    if request.preset is not None or wanted in task.presets or not task.presets:
+        return wanted
+    return next((name for name in PRESETS if name in task.presets), next(iter(task.presets)))
+
+
 def capture(task: Task, request: Request, progress: Progress = silent) -> Captured:
     """Run the passes of a request over a task.
 
@@ -160,8 +135,31 @@ def capture(task: Task, request: Request, progress: Progress = silent) -> Captur
         notes += outcome.notes
         for name, columns in outcome.tables.items():
             parts.setdefault(name, []).append(to_arrow(name, columns, plan.collector.name))
+    notes += _same_losses(parts.get("steps", []))
     tables = {name: pa.concat_tables(group).unify_dictionaries() for name, group in parts.items()}
     return Captured(infos, tables, notes)
+
+
+_LOSS_TOLERANCE = 0.01  # relative; sums in another order differ by less, other numbers by more
+
+
+def _same_losses(steps: Sequence[pa.Table]) -> list[Note]:
+    """A note where two passes saw different losses at one step, though each builds the same weights and batches."""
+    first: dict[int, tuple[str, float]] = {}
+    for table in steps:
+        for row in table.select(["pass", "index", "loss"]).to_pylist():
+            loss = row["loss"]
+            if loss is None or not np.isfinite(loss):
+                continue
+            name, known = first.setdefault(row["index"], (row["pass"], loss))
+            if abs(loss - known) > _LOSS_TOLERANCE * max(abs(loss), abs(known)):
+                text = (
+                    f"The loss of step {row['index']} is {loss:.4g} in pass {row['pass']} and {known:.4g} in {name}: "
+                    "the task draws unseeded numbers or keeps state from build to build, so passes are not of the "
+                    "same work."
+                )
+                return [Note(row["pass"], text)]
+    return []
 
 
 def _check_counts(request: Request) -> None:
@@ -193,7 +191,7 @@ def _plan(task: Task, name: str, request: Request, power: bool) -> _Plan:
     cls = COLLECTORS[name]
     fake = cls.tensors == "fake"
     config = task.configure(
-        preset_of(cls, request),
+        _preset_of(cls, request, task),
         overrides=request.overrides,
         batch_size=request.batch_size,
         variant=request.variant,
@@ -213,12 +211,16 @@ def _run(task: Task, plan: _Plan, request: Request, progress: Progress) -> _Outc
     try:
         return run_pass(task, plan.config, plan.collector, request, progress)
     except TaskError as error:
-        reason = f"{plan.collector.name}: not possible on fake tensors ({_first_line(error.__cause__ or error)})"
+        first = error
+        reason = f"{plan.collector.name}: not possible on fake tensors ({first_line(error.__cause__ or error)})"
     preset = request.preset or ("small" if request.device == "cpu" else "paper")
     fallback = replace(request, preset=preset)
     again = _plan(task, plan.collector.name, fallback, power=False)
     again.collector.tensors = "real"
-    outcome = run_pass(task, again.config, again.collector, request, progress)
+    try:
+        outcome = run_pass(task, again.config, again.collector, request, progress)
+    except TaskError:
+        raise first from first.__cause__  # it fails on real tensors too: the task's fault, told where it first showed
     note = Note(plan.collector.name, f"{reason}; counted on real tensors at preset {preset} instead.")
     return replace(outcome, notes=[note, *outcome.notes])
 
@@ -226,12 +228,13 @@ def _run(task: Task, plan: _Plan, request: Request, progress: Progress) -> _Outc
 def run_pass(task: Task, config: Config, collector: Collector, request: Request, progress: Progress) -> _Outcome:
     """Build the task, drop the warm-up, time the bare steps, measure, and leave the process as it was found."""
     started = time.perf_counter()
-    with preserved_state(), _tensors(collector.tensors):
+    loop = Loop(task, config, collector, request, progress)
+    with preserved_state(), _no_autocast(config.device), _tensors(collector.tensors):
         if request.threads is not None:
             torch.set_num_threads(request.threads)
-        settings = torch_settings()
-        loop = _Loop(task, config, collector, request, progress)
+        before = torch_settings()
         loop.run()
+        settings = torch_settings()  # as the measured steps ran: a task may have set its own
         tables: dict[str, Columns] = dict(collector.tables())
     if collector.timed:
         tables["steps"] = loop.columns()
@@ -248,9 +251,25 @@ def run_pass(task: Task, config: Config, collector: Collector, request: Request,
         warmup=loop.warmup,
         seconds=time.perf_counter() - started,
         data_in_step=request.data_in_step,
+        load=loop.load,
         torch=settings,
     )
-    return _Outcome(info, tables, [*collector.notes, *loop.notes()])
+    return _Outcome(info, tables, [*collector.notes, *loop.notes(), *_changed(collector, before, settings)])
+
+
+def _changed(collector: Collector, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Note]:
+    """Settings of torch that the task changed; the pass records what it ran under."""
+    own = {"mkldnn"} if collector.tensors == "fake" or not collector.timed else set()  # switched off by the pass
+    names = [name for name in after if name not in own and before.get(name) != after[name]]
+    texts = [f"{name} {before.get(name)} to {after[name]}" for name in names]
+    return [Note(collector.name, f"The task changed settings of torch: {', '.join(texts)}.")] if texts else []
+
+
+@contextlib.contextmanager
+def _no_autocast(device: str) -> Iterator[None]:
+    """Mixed precision is the config's alone, not that of whoever calls."""
+    with torch.autocast(torch.device(device).type, enabled=False):
+        yield
 
 
 @contextlib.contextmanager
@@ -260,140 +279,3 @@ def _tensors(kind: str) -> Iterator[None]:
         return
     with FakeTensorMode(allow_non_fake_inputs=True):
         yield
-
-
-class _Loop:
-    """The steps of one pass."""
-
-    def __init__(self, task: Task, config: Config, collector: Collector, request: Request, progress: Progress) -> None:
-        self.task, self.config, self.collector = task, config, collector
-        self.request, self.progress = request, progress
-        self.warmup = collector.warmup if request.warmup is None else request.warmup
-        if not collector.timed:
-            self.warmup = max(self.warmup, 1)  # the first step creates the optimizer's state and differs
-        self.measured = 0
-        self.samples = 0
-        self._rows: list[dict[str, Any]] = []
-        self._total = 0
-        self._real = collector.tensors == "real"
-
-    def run(self) -> None:
-        self.collector.starting()
-        _seed_all(self.config.seed)
-        built = self._build()
-        self.samples = built.samples
-        self.collector.built(built)
-        fixed = self._fixed_steps()
-        self._total = 0 if fixed is None else self.warmup + self.collector.bare + fixed
-        for _ in range(self.warmup):
-            self._step(built, "warmup")
-        for _ in range(self.collector.bare):
-            self._step(built, "bare")
-        self.collector.warmed()
-        self.measured = self._fixed_steps() or self._steps_that_fill()
-        self._total = len(self._rows) + self.measured
-        with self.collector.measuring(built):
-            for index in range(self.measured):
-                self._step(built, "measured", index)
-
-    def _build(self) -> Built:
-        with self._task_errors("build"):
-            built = self.task.build(self.config)
-        if not isinstance(built, Built):
-            raise TaskError(
-                f"{type(self.task).__name__}.build returned {type(built).__name__}, not wcbench.tasks.base.Built.",
-                "CONTRIBUTING.md, 'Add a task', shows what a task returns.",
-            )
-        return built
-
-    def _fixed_steps(self) -> int | None:
-        """How many steps to measure where that is fixed; None where the loop fills its time."""
-        if not self.collector.timed:
-            return self.collector.steps
-        return self.collector.steps if self.request.steps is None else self.request.steps
-
-    def _steps_that_fill(self) -> int:
-        durations = [row["duration_ns"] for row in self._rows]
-        if not durations:
-            return _FEWEST
-        # the last warm-up steps are the steadiest
-        typical = float(statistics.median(durations[len(durations) // 2 :]))
-        return max(_FEWEST, min(_MOST, round(_FILL_SECONDS * 1e9 / max(typical, 1))))
-
-    def _step(self, built: Built, role: str, measured: int | None = None) -> None:
-        index = len(self._rows)
-        with self._task_errors(f"step {index}"):
-            kind = built.kind(index)
-            batch = None if self.request.data_in_step else built.batch(index)
-        around = contextlib.nullcontext() if measured is None else self.collector.step(measured, kind)
-        with around, self._task_errors(f"step {index}"):
-            self._synchronize()
-            begin = time.perf_counter_ns()
-            loss = built.step(built.batch(index) if self.request.data_in_step else batch)
-            self._synchronize()
-            duration = time.perf_counter_ns() - begin
-        self._rows.append(
-            {
-                "index": index,
-                "role": role,
-                "kind": kind,
-                "duration_ns": duration,
-                "samples": built.samples,
-                "loss": self._loss(loss),
-            }
-        )
-        self.progress(self.collector.name, len(self._rows), self._total)
-
-    def _synchronize(self) -> None:
-        if self._real and self.config.device.startswith("cuda"):
-            torch.cuda.synchronize(self.config.device)
-
-    def _loss(self, loss: Any) -> float | None:
-        if not self._real or loss is None:
-            return None
-        with self._task_errors("loss"):
-            return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
-
-    @contextlib.contextmanager
-    def _task_errors(self, where: str) -> Iterator[None]:
-        """What a task raises, told as the task's: the pass, the step and the first line of the cause."""
-        try:
-            yield
-        except WcbenchError:
-            raise
-        except Exception as error:
-            raise _task_error(self, where, error) from error
-
-    def columns(self) -> Columns:
-        return {key: [row[key] for row in self._rows] for key in self._rows[0]} if self._rows else {}
-
-    def notes(self) -> list[Note]:
-        bad = [row["index"] for row in self._rows if row["loss"] is not None and not np.isfinite(row["loss"])]
-        if not bad:
-            return []
-        return [Note(self.collector.name, f"The loss is not finite from step {bad[0]} on ({len(bad)} steps).")]
-
-
-def _seed_all(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
-
-
-_MEMORY_WORDS = ("out of memory", "can't allocate memory", "cannot allocate memory")
-
-
-def _task_error(loop: _Loop, where: str, error: Exception) -> TaskError:
-    config = loop.config
-    at = f"{where} of pass {loop.collector.name} (preset {config.preset}, batch size {config.settings.batch_size})"
-    if isinstance(error, MemoryError) or any(word in str(error).lower() for word in _MEMORY_WORDS):
-        return TaskError(
-            f"Out of memory at {at} on {config.device}: {_first_line(error)}.",
-            "Use a smaller --preset or --batch-size.",
-        )
-    return TaskError(f"The task failed at {at}: {_first_line(error)}", "See its traceback with --debug.")

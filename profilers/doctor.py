@@ -93,7 +93,7 @@ def _fake_tensors() -> Check:
 
     with FakeTensorMode():
         product = torch.empty(1 << 20, 1 << 10) @ torch.empty(1 << 10, 1 << 20)  # 4 TiB, if it were real
-    return Check("fake tensors", OK, f"complexity is counted without memory ({tuple(product.shape)} product)")
+    return Check("fake tensors", OK, f"operators are characterized without memory ({tuple(product.shape)} product)")
 
 
 def _onednn() -> Check:

@@ -6,6 +6,7 @@ are integer nanoseconds on one clock.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,23 @@ FORWARD_MARK = "wcbench.forward"
 _BACKWARD_NODE = "autograd::engine::evaluate_function"
 _OPTIMIZER_MARK = "Optimizer.step#"
 _ZERO_GRAD_MARK = "Optimizer.zero_grad#"
+
+
+_STEP = re.compile(re.escape(STEP_MARK) + r"[0-9]{1,9}")
+
+
+def is_step_mark(name: str) -> bool:
+    """Whether a range is the loop's own mark of a measured step."""
+    return _STEP.fullmatch(name) is not None
+
+
+def is_mark(name: str) -> bool:
+    """Whether a range is one that tells steps and phases.
+
+    Ranges of the user's own are left out: they may cross operators (opened before `backward`, closed in a hook), and
+    nesting operators into them would cut these.
+    """
+    return is_step_mark(name) or name == FORWARD_MARK or name.startswith((_OPTIMIZER_MARK, _ZERO_GRAD_MARK))
 
 
 @dataclass(frozen=True)

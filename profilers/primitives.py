@@ -51,11 +51,11 @@ class Primitives(Collector):
                     flush_all()
                     self._lines = read_lines(file)
         finally:
-            replay([line for line in self._lines if not line.startswith((_PREFIX, _MARK))], STDOUT)
+            replay([own for own in map(_before_log, self._lines) if own is not None], STDOUT)
         self._measured = True
 
     @contextlib.contextmanager
-    def step(self, index: int, kind: str) -> Iterator[None]:
+    def step(self, index: int, kind: str, batch: Any = None) -> Iterator[None]:
         _mark(str(index))
         yield
         _mark("")
@@ -96,10 +96,11 @@ def parse_log(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
     rows: list[dict[str, Any]] = []
     odd = 0
     step: int | None = None
-    for line in lines:
+    for whole in lines:
+        line = whole[_log_begins(whole) :]
         if line.startswith(_MARK):
             mark = line.removeprefix(_MARK)
-            step = int(mark) if mark else None
+            step = int(mark) if mark.isdigit() else None
         elif step is not None and line.startswith(_PREFIX) and ",exec," in line and ",graph," not in line:
             row = _parse_line(line)
             if row is None:
@@ -107,6 +108,18 @@ def parse_log(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
             else:
                 rows.append({**row, "step": step})
     return rows, odd
+
+
+def _log_begins(line: str) -> int:
+    """Where the log or a mark begins: a task may have printed on the same line without ending it."""
+    found = [at for at in (line.find(_PREFIX), line.find(_MARK)) if at >= 0]
+    return min(found, default=len(line))
+
+
+def _before_log(line: str) -> str | None:
+    """What of a line is the task's own; None where all of it is the log's."""
+    at = _log_begins(line)
+    return line[:at] if at or not line else None
 
 
 def _parse_line(line: str) -> dict[str, Any] | None:

@@ -43,6 +43,20 @@ def caught_fd(fd: int) -> Iterator[IO[bytes]]:
             os.close(saved)
 
 
+@contextlib.contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """Send what is printed to standard output, by Python or by native code, to standard error instead."""
+    flush_all()
+    saved = os.dup(STDOUT)
+    try:
+        os.dup2(STDERR, STDOUT)
+        yield
+    finally:
+        flush_all()
+        os.dup2(saved, STDOUT)
+        os.close(saved)
+
+
 def read_lines(file: IO[bytes]) -> list[str]:
     """All lines that a caught descriptor received so far."""
     file.seek(0)

@@ -37,6 +37,7 @@ class Timeline(Collector):
     def __init__(self, device: str) -> None:
         super().__init__(device)
         self._events: list[Any] = []
+        self._entered = 0
 
     @contextlib.contextmanager
     def measuring(self, built: Built) -> Iterator[None]:
@@ -56,11 +57,19 @@ class Timeline(Collector):
         self._events = list(profiler.profiler.kineto_results.events())  # type: ignore[union-attr]
 
     @contextlib.contextmanager
-    def step(self, index: int, kind: str) -> Iterator[None]:
+    def step(self, index: int, kind: str, batch: Any = None) -> Iterator[None]:
+        self._entered += 1
         with record_function(f"{link.STEP_MARK}{index}"):
             yield
 
     def tables(self) -> Mapping[str, Columns]:
+        marked = {event.name() for event in self._events if link.is_step_mark(event.name())}
+        if len(marked) < self._entered:
+            self.note(
+                f"The timeline is missing: of {self._entered} steps the profiler saw {len(marked)}. A profiler of the "
+                "task's own cancels this one."
+            )
+            return {}
         tables, notes = events_to_tables(self._events)
         for text in notes:
             self.note(text)
@@ -81,8 +90,9 @@ def _forward_marks(built: Built) -> Iterator[None]:
         def leave(_module: Any, _args: Any, _output: Any, marks: list[record_function] = open_marks) -> None:
             marks.pop().__exit__(None, None, None)
 
-        handles.append(module.register_forward_pre_hook(enter))
-        handles.append(module.register_forward_hook(leave, always_call=True))
+        with contextlib.suppress(RuntimeError):  # a ScriptModule takes no hooks; autograd tells its forward
+            handles.append(module.register_forward_pre_hook(enter))
+            handles.append(module.register_forward_hook(leave, always_call=True))
     try:
         yield
     finally:
@@ -96,15 +106,17 @@ def events_to_tables(events: Sequence[Any]) -> tuple[dict[str, Columns], list[st
     others: dict[str, int] = {}
     for event in events:
         kind = event.activity_type()
-        if kind in _OPS or kind in _MARKS:
+        if kind in _OPS or (kind in _MARKS and link.is_mark(event.name())):
             by_kind["host"].append(event)
         elif kind in _RUNTIME:
             by_kind["runtime"].append(event)
         elif kind in _DEVICE:
             by_kind["device"].append(event)
-        elif kind not in _IGNORED:
+        elif kind not in _IGNORED and kind not in _MARKS:
             others[kind] = others.get(kind, 0) + 1
     notes = [f"{count} events of kind {kind} are left out." for kind, count in sorted(others.items())]
+    if any(event.name().startswith("PythonDispatchMode") for event in by_kind["host"]):
+        notes.append("A dispatch mode runs inside the steps: call counts may be doubled (pytorch issue 195746).")
     builder = _Tables(by_kind["host"], by_kind["runtime"], by_kind["device"], notes)
     return builder.build(), notes
 
@@ -130,6 +142,8 @@ class _Tables:
                 f"{self.nesting.clipped} calls outlived the call around them and were cut to its end "
                 f"({self.nesting.clipped_ns} ns in all)."
             )
+        if len(self.events) and not len(self.rows) and not self.device:
+            self.notes.append("The measured steps ran no operator.")
         tables: dict[str, Columns] = {"ops": self._ops()}
         if self.device or self.runtime:
             tables.update(self._device_tables())
@@ -152,17 +166,34 @@ class _Tables:
         }
 
     def _host_kernels(self) -> Columns:
-        """On a CPU host every operator call is a kernel row with its self time."""
-        n = len(self.rows)
+        """On a CPU host every operator call is a kernel row with its self time; a call whose only child is one of the
+        same name (an operator that dispatches to itself again) is one call, as torch's own table has it."""
+        rows, time = self._merged()
+        n = len(rows)
         return {
-            "name": [self.events.name[i] for i in self.rows],
+            "name": [self.events.name[i] for i in rows],
             "rank": np.zeros(n, np.int64),
             "device": ["cpu"] * n,
-            "start_ns": self.events.start[self.rows],
-            "duration_ns": self.nesting.self_ns[self.rows],
-            "step": self.step[self.rows],
-            "phase": self.phase[self.rows],
+            "start_ns": self.events.start[rows],
+            "duration_ns": time[rows],
+            "step": self.step[rows],
+            "phase": self.phase[rows],
         }
+
+    def _merged(self) -> tuple[link.Ints, link.Ints]:
+        """Events that stand for a call, and self times with those of the calls merged into them."""
+        above = link.enclosing_op(self.events, self.nesting)
+        children = np.bincount(above[above >= 0], minlength=len(self.events))
+        time, stands = self.nesting.self_ns.copy(), np.arange(len(self.events))
+        kept = []
+        for i in self.rows.tolist():  # in time order, outer calls first
+            outer = int(above[i])
+            if outer >= 0 and children[outer] == 1 and self.events.name[outer] == self.events.name[i]:
+                stands[i] = stands[outer]
+                time[stands[i]] += time[i]
+            else:
+                kept.append(i)
+        return np.array(kept, dtype=np.int64), time
 
     def _device_tables(self) -> dict[str, Columns]:
         runtime = sorted(self.runtime, key=lambda e: int(e.start_ns()))

@@ -1,78 +1,61 @@
-"""Figures of a report: data in, matplotlib figure or SVG text out.
-
-Only matplotlib's object interface is used, under settings that end with the drawing, so that a notebook's own style
-neither changes a report nor is changed by it. One SVG unit is one CSS pixel: a figure drawn for a phone's width has
-readable letters there. Names never pass through mathtext, or a `$` in a kernel's name would be taken for a formula.
-"""
+"""Figures of a report: data in, matplotlib figure or SVG text out. Curves against memory stand in `curves`."""
 
 from __future__ import annotations
 
 import io
 import re
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import ScaledTranslation
 
+from wcbench.reports import curves
 from wcbench.reports import format as fmt
-from wcbench.reports.model import Bar, BarPanel, Bars, FigureData, StepPoint, StepTimes
+from wcbench.reports.canvas import (
+    FONT,
+    FOOT,
+    KEY_LINE,
+    TIGHT,
+    WIDE,
+    Key,
+    canvas,
+    fit,
+    legend,
+    legend_rows,
+    panel_axes,
+    style,
+    write,
+)
+from wcbench.reports.model import Bar, BarPanel, Bars, CapacityCurves, FigureData, LiveCurve, StepPoint, StepTimes
 from wcbench.reports.palette import EDGE, GRID, INK, MEDIAN, MUTED, category_color
 
-WIDE = 720
-NARROW = 343
-"""Widths in CSS pixels: a desktop's column, and a phone of 375 px less its margins."""
-
-FONT = 12
 ROW = 34
 BAR = 13
-FOOT = 46
 HEAD = 24
 SUMS = 58
 """Room for the running totals, right of the shares."""
-TIGHT = 500
-"""Below this width panels stand one below the other."""
 MEASURED = "measured"
 POINTS = 400
 """Steps drawn one by one; more would make the page heavy and the dots a band."""
 
-_STYLE = {
-    "font.size": FONT,
-    "font.family": "DejaVu Sans",  # ships with matplotlib, so that lengths are the same everywhere
-    "svg.fonttype": "none",  # real letters: sharp at any zoom, searchable, a tenth of the size of outlines
-    "svg.hashsalt": "wcbench",
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    """Our settings over matplotlib's defaults, whatever the process had; what it had comes back."""
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the reader's fonts have more
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        yield
-
 
 def draw(data: FigureData, width: int = WIDE) -> Figure:
     """The figure of some data, ``width`` CSS pixels wide; its height follows from the data."""
-    with _style():
-        return _bars(data, width) if isinstance(data, Bars) else _steps(data, width)
+    with style():
+        return _draw(data, width)
+
+
+def _draw(data: FigureData, width: int) -> Figure:
+    if isinstance(data, Bars):
+        return _bars(data, width)
+    if isinstance(data, StepTimes):
+        return _steps(data, width)
+    if isinstance(data, LiveCurve):
+        return curves.live(data, width)
+    if isinstance(data, CapacityCurves):
+        return curves.capacity(data, width)
+    return curves.roofline(data, width)
 
 
 # --- bars ---------------------------------------------------------------------------------------------------------
@@ -81,37 +64,21 @@ def draw(data: FigureData, width: int = WIDE) -> Figure:
 def _bars(data: Bars, width: int) -> Figure:
     """Each bar under its own name, since kernel names leave no room beside them."""
     categories = list(dict.fromkeys(bar.category for panel in data.panels for bar in panel.bars)) if data.legend else []
-    legend = _legend_rows(categories, width)
+    keys = legend_rows([Key(name, category_color(name)) for name in categories], width)
     stacked = width < TIGHT or len(data.panels) == 1
     heights = [HEAD + ROW * len(panel.bars) + FOOT for panel in data.panels]
-    height = (sum(heights) if stacked else max(heights, default=0)) + 20 * len(legend)
-    figure = _canvas(width, max(height, FOOT))
+    height = (sum(heights) if stacked else max(heights, default=0)) + KEY_LINE * len(keys)
+    figure = canvas(width, max(height, FOOT))
     longest = max((bar.share for panel in data.panels for bar in panel.bars), default=0) or 1
     top, left, share = 0, 0, width if stacked else width // max(1, len(data.panels))
     for panel, tall in zip(data.panels, heights, strict=True):
         gap = 0 if stacked or left + share >= width else 24
-        axes = _panel_axes(figure, (left, top + HEAD, share - gap, ROW * len(panel.bars)))
+        axes = panel_axes(figure, (left, top + HEAD, share - gap, ROW * len(panel.bars)))
         _panel(axes, panel, longest, share - gap)
         axes.set_xlabel(data.axis, fontsize=FONT)
         top, left = (top + tall, left) if stacked else (top, left + share)
-    _legend(figure, legend)
+    legend(figure, keys)
     return figure
-
-
-def _canvas(width: int, height: int) -> Figure:
-    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
-    figure.patch.set_alpha(0)
-    return figure
-
-
-def _panel_axes(figure: Figure, box: tuple[float, float, float, float]) -> Any:
-    """Axes at a box of pixels counted from the top left."""
-    width, height = figure.get_size_inches() * 72
-    left, top, wide, tall = box
-    tall = max(tall, 1)
-    axes = figure.add_axes((left / width, 1 - (top + tall) / height, wide / width, tall / height))
-    axes.patch.set_alpha(0)
-    return axes
 
 
 def _panel(axes: Any, panel: BarPanel, longest: float, width: int) -> None:
@@ -121,11 +88,11 @@ def _panel(axes: Any, panel: BarPanel, longest: float, width: int) -> None:
     axes.tick_params(axis="x", labelsize=FONT)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
     running = any(bar.cumulative is not None for bar in panel.bars)
-    _text(axes, 0, 1, panel.title, transform=axes.transAxes, va="bottom", weight="bold", offset=(0, 6))
+    write(axes, 0, 1, panel.title, transform=axes.transAxes, va="bottom", weight="bold", offset=(0, 6))
     if running:
         head = {"transform": axes.transAxes, "va": "bottom", "ha": "right", "color": MUTED, "offset": (0, 4)}
-        _text(axes, 1 - SUMS / width, 1, "share", **head)
-        _text(axes, 1, 1, "Σ", **head)
+        write(axes, 1 - SUMS / width, 1, "share", **head)
+        write(axes, 1, 1, "Σ", **head)
     for index, bar in enumerate(panel.bars):
         _bar(axes, index, bar, width)
 
@@ -137,47 +104,12 @@ def _bar(axes: Any, index: int, bar: Bar, width: int) -> None:
     axes.barh([base], [100 * bar.share], height=BAR / ROW, color=color, edgecolor=EDGE, linewidth=0.6)
     line = index + (ROW - BAR - 8) / ROW
     room = width - (112 if bar.cumulative is not None else 58)
-    _text(axes, 0, line, fit(bar.name, room), transform=axes.get_yaxis_transform())
+    write(axes, 0, line, fit(bar.name, room), transform=axes.get_yaxis_transform())
     right = 1 - SUMS / width if bar.cumulative is not None else 1
-    _text(axes, right, line, fmt.share(bar.share), transform=axes.get_yaxis_transform(), ha="right")
+    write(axes, right, line, fmt.share(bar.share), transform=axes.get_yaxis_transform(), ha="right")
     if bar.cumulative is not None:
         total = fmt.share(bar.cumulative)
-        _text(axes, 1, line, total, transform=axes.get_yaxis_transform(), ha="right", color=MUTED)
-
-
-def _text(axes: Any, x: float, y: float, text: str, offset: tuple[float, float] = (0, 0), **style: Any) -> None:
-    """Text at a place, shifted by pixels; never read as mathtext."""
-    transform = style.pop("transform") + ScaledTranslation(offset[0] / 72, offset[1] / 72, axes.figure.dpi_scale_trans)
-    axes.text(x, y, text, transform=transform, parse_math=False, **{"va": "baseline", **style})
-
-
-def _legend_rows(categories: Sequence[str], width: int) -> list[list[tuple[float, str, str]]]:
-    """For each line that fits, its categories: x, text, colour."""
-    lines: list[list[tuple[float, str, str]]] = []
-    left = float(width)
-    for category in categories:
-        text = fit(category, width - 20)
-        wide = text_width(text) + 30
-        if left + wide > width + 10:
-            lines.append([])
-            left = 0
-        lines[-1].append((left, text, category_color(category)))
-        left += wide
-    return lines
-
-
-def _legend(figure: Figure, lines: Sequence[Sequence[tuple[float, str, str]]]) -> None:
-    width, height = figure.get_size_inches() * 72
-    for number, line in enumerate(reversed(lines)):
-        y = (6 + 20 * number) / height
-        for x, text, color in line:
-            box = ((x + 0.5) / width, y - 1 / height)
-            figure.add_artist(_patch(box, 12 / width, 12 / height, color, figure))
-            figure.text((x + 17) / width, y, text, parse_math=False, va="baseline")
-
-
-def _patch(box: tuple[float, float], width: float, height: float, color: str, figure: Figure) -> Any:
-    return Rectangle(box, width, height, facecolor=color, edgecolor=EDGE, linewidth=0.6, transform=figure.transFigure)
+        write(axes, 1, line, total, transform=axes.get_yaxis_transform(), ha="right", color=MUTED)
 
 
 # --- steps --------------------------------------------------------------------------------------------------------
@@ -185,9 +117,9 @@ def _patch(box: tuple[float, float], width: float, height: float, color: str, fi
 
 def _steps(data: StepTimes, width: int) -> Figure:
     """One dot a step; hollow ones were dropped. The band holds the middle half of the measured ones."""
-    figure = _canvas(width, 320)
+    figure = canvas(width, 320)
     unit, factor = _milliseconds(data)
-    axes = _panel_axes(figure, (58, 54, width - 70, 320 - 54 - FOOT))
+    axes = panel_axes(figure, (58, 54, width - 70, 320 - 54 - FOOT))
     if data.q1 is not None and data.q3 is not None:
         axes.axhspan(data.q1 * factor, data.q3 * factor, color=MEDIAN, alpha=0.22, linewidth=0)
     if data.median is not None:
@@ -229,7 +161,7 @@ def _above(axes: Any, points: Sequence[StepPoint], factor: float, top: float) ->
     axes.scatter([point.index for point in points], [top] * len(points), s=44, marker="^", **face)
     longest = max(points, key=lambda point: point.milliseconds)
     said = fmt.show(longest.milliseconds, "time_ms")
-    _text(axes, longest.index, top, said, transform=axes.transData, va="center", offset=(-4, 13))
+    write(axes, longest.index, top, said, transform=axes.transData, va="center", offset=(-4, 13))
 
 
 def _dots(axes: Any, points: Sequence[StepPoint], factor: float, face: str) -> None:
@@ -241,36 +173,7 @@ def _steps_key(axes: Any, data: StepTimes) -> None:
     dropped = any(point.role != MEASURED for point in data.points)
     words = ["● measured", "○ △ dropped" if dropped else "", "━ median", "▒ quartiles"]
     text = "  ".join(word for word in words if word)
-    _text(axes, 0, 1, text, transform=axes.transAxes, va="bottom", offset=(-56, 34), color=MUTED)
-
-
-# --- text that fits -----------------------------------------------------------------------------------------------
-
-
-def text_width(text: str) -> float:
-    """Width in pixels of a line in the figures' font; readers' own fonts are as narrow or narrower."""
-    return _width(text)
-
-
-@lru_cache(maxsize=4096)
-def _width(text: str) -> float:
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextToPath
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        font = FontProperties(family="DejaVu Sans", size=FONT)
-        return float(TextToPath().get_text_width_height_descent(text, font, ismath=False)[0])
-
-
-def fit(name: str, room: float) -> str:
-    """The name, shortened in its middle until it takes no more than ``room`` pixels."""
-    width = max(8, int(room / 4))
-    text = fmt.shorten(name, width)
-    while width > 8 and text_width(text) > room:
-        width = min(width - 1, int(width * room / text_width(text)))
-        text = fmt.shorten(name, max(8, width))
-    return text
+    write(axes, 0, 1, text, transform=axes.transAxes, va="bottom", offset=(-56, 34), color=MUTED)
 
 
 # --- SVG ----------------------------------------------------------------------------------------------------------
@@ -288,7 +191,7 @@ def svg(data: FigureData, *, width: int, prefix: str, label: str) -> str:
     """
     figure = draw(data, width)
     buffer = io.StringIO()
-    with _style():
+    with style():
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _inline(buffer.getvalue(), prefix, label)
 
@@ -301,6 +204,7 @@ def _inline(text: str, prefix: str, label: str) -> str:
     text = re.sub(r"<style[^>]*>.*?</style>\s*", "", text, flags=re.DOTALL)  # its `*` selector would hit the page
     text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
     text = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{prefix}-", text)
+    text = re.sub(r'\bd="[^"]+"', _hundredths, text)
     for color, variable in _THEME.items():
         text = text.replace(color, variable)
     box = re.search(r'viewBox="[^"]+"', text)
@@ -308,6 +212,11 @@ def _inline(text: str, prefix: str, label: str) -> str:
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     opening = f'<svg {box[0]} role="img" aria-label="{_attribute(label)}" {spaces}>'
     return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()
+
+
+def _hundredths(path: re.Match[str]) -> str:
+    """Hundredths of a pixel are enough, and half of the size."""
+    return re.sub(r"(\.\d\d)\d+", r"\1", path[0])
 
 
 def _attribute(text: str) -> str:

@@ -15,7 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["text", "name", "count", "number", "share", "si", "bytes", "time_ns", "time_ms", "time_s", "spread_ms"]
+Kind = Literal[
+    "text", "name", "count", "number", "share", "si", "si_each", "bytes", "bytes_each", "time_ns", "time_ms", "time_s",
+    "spread_ms",
+]  # fmt: skip
+"""How a value is written. In a column all cells share a unit, except in those of a kind ``..._each``, which spread over
+too many powers of ten for one."""
 
 ABSENT = "n/a"
 DIGITS = 3
@@ -179,7 +184,9 @@ _SHOW: Mapping[str, Callable[[Any, str], str]] = {
     "number": lambda value, unit: _with_unit(number(value), unit),
     "share": lambda value, unit: share(value),
     "si": si,
+    "si_each": si,
     "bytes": lambda value, unit: binary_bytes(value),
+    "bytes_each": lambda value, unit: binary_bytes(value),
     "time_ns": lambda value, unit: seconds(None if value is None else value * 1e-9),
     "time_ms": lambda value, unit: seconds(None if value is None else value * 1e-3),
     "time_s": lambda value, unit: seconds(value),

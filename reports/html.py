@@ -79,7 +79,8 @@ def _table_view(table: Table) -> tuple[list[tuple[Column, str]], list[tuple[str,
 
 def _figure_svg(figure: Figure) -> Markup:
     """The figure twice, for a phone and for wider screens; the style sheet shows one of them."""
-    from wcbench.reports.figures import NARROW, WIDE, svg
+    from wcbench.reports.canvas import NARROW, WIDE
+    from wcbench.reports.figures import svg
 
     drawn = (
         (name, svg(figure.data, width=width, prefix=f"{figure.id}-{name}", label=figure.alt))

@@ -1,4 +1,4 @@
-"""The answer in three sentences: how long, on what, how much. Written from the summary, whatever part of it exists."""
+"""The answer in a few sentences: how long, on what, how much. Written from the summary, whatever part of it exists."""
 
 from __future__ import annotations
 
@@ -24,8 +24,17 @@ EXACT_BELOW = 1_000_000
 
 
 def lead(summary: Summary) -> tuple[str, ...]:
-    """Three sentences: step time, where it goes, size and work. A part that is absent is said to be absent."""
-    return tuple(fmt.prose(sentence) for sentence in (_time(summary), _hotspots(summary), _size(summary)))
+    """Three sentences: step time, where it goes, size and work. A part that is absent is said to be absent.
+
+    One more follows the time where the machine was too noisy for the times to be trusted.
+    """
+    sentences = (_time(summary), _caution(summary), _hotspots(summary), _size(summary))
+    return tuple(fmt.prose(sentence) for sentence in sentences if sentence)
+
+
+def _caution(summary: Summary) -> str:
+    reasons = summary.get("noise") or ()
+    return f"Do not rely on the times: {str(reasons[0])[:1].lower()}{str(reasons[0])[1:]}" if reasons else ""
 
 
 def _time(summary: Summary) -> str:
@@ -82,16 +91,35 @@ def _size(summary: Summary) -> str:
     part = block(summary, "complexity")
     if part is None:
         return "Its parameters and its arithmetic were not counted."
-    params, flops = part.get("params_total"), part.get("flops_matrix_step")
+    params, work = part.get("params_total"), _work(part)
     where = _where(part, run_pass(summary, "timing"))
-    if params is None and flops is None:
+    if params is None and not work:
         return "Its parameters and its arithmetic could not be counted."
+    live = _live(summary, part)
     if params is None:
-        return _sentence(f"{where}a step does {fmt.si(flops, 'FLOP')} of matrix work{_coverage(part)}.")
+        return _sentence(f"{where}it does {work}{live}.")
     has = f"{where}it has {_parameters(params)}"
-    if flops is None:
-        return _sentence(f"{has}; its arithmetic could not be counted.")
-    return _sentence(f"{has} and does {fmt.si(flops, 'FLOP')} of matrix work a step{_coverage(part)}.")
+    if not work:
+        return _sentence(f"{has}{live}; its arithmetic could not be counted.")
+    return _sentence(f"{has} and does {work}{live}.")
+
+
+def _work(part: Mapping[str, Any]) -> str:
+    """Both totals and their coverage; empty where nothing was counted."""
+    matrix, every = part.get("flops_matrix_step"), part.get("flops_all_step")
+    if matrix is None:
+        return ""
+    words = "" if every is None else f"{fmt.si(every, 'FLOP')} in all"
+    inside = ", ".join(word for word in (words, _coverage(part)) if word)
+    return f"{fmt.si(matrix, 'FLOP')} of matrix work a step{f' ({inside})' if inside else ''}"
+
+
+def _live(summary: Summary, part: Mapping[str, Any]) -> str:
+    """What is alive at the peak, where the model saw the same step."""
+    model = block(summary, "memory") or {}
+    same = all(model.get(key) == part.get(key) for key in ("preset", "batch_size"))
+    peak = model.get("peak_bytes") if same else None
+    return "" if peak is None else f", with {fmt.binary_bytes(peak)} alive at its peak"
 
 
 def _parameters(params: int) -> str:
@@ -108,10 +136,8 @@ def _where(part: Mapping[str, Any], timing: Mapping[str, Any]) -> str:
 
 def _coverage(part: Mapping[str, Any]) -> str:
     """How much of the work the count covers, unless it is all of it."""
-    covered = part.get("coverage_matrix_calls")
-    if covered is None or covered == 1:
-        return ""
-    return f" (counted for {fmt.share(covered)} of the matrix operators)"
+    covered = part.get("coverage_calls")
+    return "" if covered is None or covered == 1 else f"counted for {fmt.share(covered)} of the operator calls"
 
 
 def _sentence(text: str) -> str:

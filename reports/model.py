@@ -158,7 +158,57 @@ class StepTimes:
     q3: float | None
 
 
-FigureData = Bars | StepTimes
+@dataclass(frozen=True)
+class LiveCurve:
+    """Live bytes by class at operators of a step in their order; the classes stack."""
+
+    order: tuple[int, ...]
+    classes: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named line through points."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class CapacityCurves:
+    """Something against cache capacity in bytes; below the capacity ``too_low`` the model alone is too low.
+
+    ``unit`` is that of the values: bytes on a log axis, or a share of 1. ``levels`` are named constants.
+    """
+
+    axis: str
+    unit: Literal["bytes", "share"]
+    curves: tuple[Curve, ...]
+    levels: tuple[tuple[str, float], ...] = ()
+    too_low: float | None = None
+
+
+@dataclass(frozen=True)
+class RoofPoint:
+    """An operator: where it stands on the intensity axis, and how much of the work it is."""
+
+    name: str
+    flops: float
+    intensity: float
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """A device's roof in FLOP/s over FLOP/byte, operators below it, and the step's intensity by cache capacity."""
+
+    peak: float
+    bandwidth: float
+    points: tuple[RoofPoint, ...]
+    intensity: float | None
+    capacities: tuple[tuple[float, float], ...]
+
+
+FigureData = Bars | StepTimes | LiveCurve | CapacityCurves | Roofline
 
 
 @dataclass(frozen=True)

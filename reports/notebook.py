@@ -42,7 +42,7 @@ def profile_text(profile: Profile) -> str:
     lines += _text_hotspots(summary)
     notes = len(list(note_lines(summary)))
     if notes:
-        lines.append(f"  {'notes':<10} {fmt.plural(notes, 'note')} on what is missing or doubtful: .notes")
+        lines.append(f"  {'notes':<10} {fmt.plural(notes, 'note')} on what is missing or doubtful: .view('notes')")
     return "\n".join(lines)
 
 
@@ -53,8 +53,10 @@ def _pairs(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "device", ", ".join(word for word in (str(timing.get("device") or ""), _hardware(summary, timing)) if word)
     yield "ran at", ", ".join(word for word in (_preset(timing), str(timing.get("precision") or "")) if word)
     yield "step", _step(run_pass(summary, "timing"))
+    yield "caution", str((summary.get("noise") or ("",))[0])
     yield "model", _model(summary)
     yield "work", _work(summary)
+    yield "memory", _memory(summary)
     if not mapping(summary.get("passes")):
         yield "passes", "none"
 
@@ -84,11 +86,21 @@ def _model(summary: Summary) -> str:
 
 def _work(summary: Summary) -> str:
     part = mapping(summary.get("complexity"))
-    flops, covered = part.get("flops_matrix_step"), part.get("coverage_matrix_calls")
+    flops, every, covered = (part.get(key) for key in ("flops_matrix_step", "flops_all_step", "coverage_calls"))
     if flops is None:
         return ""
-    words = [_preset(part), "" if covered is None else f"{fmt.share(covered)} of matrix operators counted"]
+    words = [
+        _preset(part),
+        "" if every is None else f"{fmt.si(every, 'FLOP')} in all",
+        "" if covered is None else f"{fmt.share(covered)} of operator calls counted",
+    ]
     return f"{fmt.si(flops, 'FLOP')} of matrix work a step ({'; '.join(word for word in words if word)})"
+
+
+def _memory(summary: Summary) -> str:
+    part = mapping(summary.get("memory"))
+    peak = part.get("peak_bytes")
+    return "" if peak is None else f"{fmt.binary_bytes(peak)} alive at the step's peak ({_preset(part)})"
 
 
 def _text_hotspots(summary: Summary) -> Iterator[str]:

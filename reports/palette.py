@@ -48,6 +48,16 @@ REFINED = {
     "none of the eight": "#9aa1ab",
 }
 
+LIVE = {
+    "weight": PAPER["convolution"],
+    "gradient": PAPER["gemm"],
+    "optimizer state": PAPER["pooling"],
+    "activation": PAPER["element-wise"],
+    "input": PAPER["batch normalization"],
+    "workspace": PAPER["relu activation"],
+}
+"""Classes of live bytes: the same hues, in figures that have no categories."""
+
 UNKNOWN = "#c9ced6"
 
 
@@ -61,3 +71,8 @@ _COLORS = {**PAPER, **REFINED}
 def category_color(category: str) -> str:
     """The colour of a category by its name; grey for one that the palette does not know."""
     return _COLORS.get(_key(category), UNKNOWN)
+
+
+def live_color(name: str) -> str:
+    """The colour of a class of live bytes; grey for one that the palette does not know."""
+    return LIVE.get(_key(name), UNKNOWN)

@@ -99,5 +99,4 @@ def _table(table: Table, rows: int) -> Iterator[RenderableType]:
         shown.add_row(*row)
     yield shown
     if len(table.rows) > rows:
-        rest = f"... and {len(table.rows) - rows:,} more rows"
-        yield RichText(rest + (f": {table.more}" if table.more else ""), "dim")
+        yield RichText(f"... and {len(table.rows) - rows:,} more rows: --rows {len(table.rows)}", "dim")

@@ -177,32 +177,43 @@ def test_a_missing_gpu_is_told_with_what_is_missing(cli: Cli) -> None:
 # profile
 
 
-TIMES = "step_ms_median step_ms_q1 step_ms_q3 samples_per_s loss_first loss_last overhead"
+TIMES = "step_ms_median step_ms_q1 step_ms_q3 samples_per_s loss_first loss_last overhead load"
 PASS = (
     f"preset settings batch_size samples precision device tensors seed warmup data_in_step torch seconds steps {TIMES}"
 )
 ORIGIN = "pass preset batch_size device"
+LOCALITY = (
+    "operator_bytes unique_bytes cold_bytes compulsory_bytes unplaced_bytes largest_operator_bytes traffic miss_ratio "
+    "wss_50 wss_90 wss_99 reuse_classes reuse_count_mean"
+)
 FORM = {
     "steps": f"{ORIGIN} rows",
     "complexity": (
         f"{ORIGIN} tensors samples params_total params_trainable params_bytes params_shared flops_matrix_forward "
-        "flops_matrix_backward flops_matrix_step flops_matrix_forward_per_sample macs_forward_per_sample "
-        "coverage_calls coverage_matrix_calls uncounted operator_calls"
+        "flops_matrix_backward flops_matrix_step flops_matrix_step_causal_half flops_all_forward "
+        "flops_all_backward flops_all_step flops_matrix_forward_per_sample macs_forward_per_sample "
+        "coverage_calls coverage_bytes uncounted bytes_read bytes_written operator_calls"
     ),
     "hotspots": f"{ORIGIN} of steps total_ns rows",
     "categories": f"{ORIGIN} of paper full unknown_share unknown_names phases python_share",
+    "operators": f"{ORIGIN} rows",
+    "modules": f"{ORIGIN} rows",
+    "memory": f"{ORIGIN} tensors peak_bytes peak_classes {LOCALITY} traffic_tiled allocator fused dag_width "
+    "dag_width_flops dag_depth live",
     "measured_memory": f"{ORIGIN} peak_bytes increase_bytes rows",
     "primitives": f"{ORIGIN} of steps total_ns operator_share rows",
 }
 ROWS = {
     "steps": "index role kind duration_ns loss",
     "hotspots": "name category paper time_ns time_share calls",
+    "operators": "name phase calls flops_matrix flops_all bytes_read bytes_written",
+    "modules": "module depth calls flops_matrix flops_all bytes_read bytes_written params share",
     "measured_memory": "device moment current_bytes peak_bytes reserved_bytes",
     "primitives": "primitive implementation direction shape memory time_ns time_share calls",
 }
 TOP = (
-    "schema run task variant suites created command wcbench machine notes passes "
-    "steps complexity hotspots categories measured_memory power primitives"
+    "schema run task variant suites created command wcbench machine notes noise passes "
+    "steps complexity hotspots categories operators modules memory roofline measured_memory power primitives"
 )
 
 
@@ -213,7 +224,7 @@ def test_the_json_of_a_whole_profile_has_the_documented_form(full_run: tuple[Pat
     found: dict[str, Any] = json.loads(ended.out)  # and nothing but JSON
     assert found["schema"] == "wcbench.profile/1"
     assert list(found) == TOP.split()
-    assert set(found["passes"]) == {"complexity", "memory", "timing", "timeline", "primitives"}
+    assert set(found["passes"]) == {"operators", "memory", "timing", "timeline", "primitives"}
     for name, info in found["passes"].items():
         assert set(info) == set(PASS.split()), name
     for block, fields in FORM.items():
@@ -231,13 +242,16 @@ def test_every_field_of_the_json_is_documented() -> None:
     assert sorted(set(names) - words) == []
 
 
+AFFINE_GRID = 2 * 28 * 28 * 3 * 2  # FLOP of the product that the sampling grid hides
+
+
 def test_the_numbers_of_a_whole_profile(full_run: tuple[Path, Ended]) -> None:
     found: dict[str, Any] = json.loads(full_run[1].out)
     assert found["task"] == "spatial-transformer"
     assert found["suites"] == ["aibench-training-v1.1"]
     assert found["complexity"]["params_total"] == 27_360
-    assert found["complexity"]["flops_matrix_forward_per_sample"] == 1_542_600
-    assert found["complexity"]["flops_matrix_forward"] == 1_542_600 * 16
+    assert found["complexity"]["flops_matrix_forward_per_sample"] == 1_542_600 + AFFINE_GRID
+    assert found["complexity"]["flops_matrix_forward"] == (1_542_600 + AFFINE_GRID) * 16
     timing = found["passes"]["timing"]
     assert (timing["preset"], timing["batch_size"], timing["steps"], timing["overhead"]) == ("tiny", 16, 2, 1)
     assert timing["step_ms_q1"] <= timing["step_ms_median"] <= timing["step_ms_q3"]
@@ -262,7 +276,7 @@ def test_what_was_not_measured_is_null(cli: Cli) -> None:
     assert ended.code == 0
     found = json.loads(ended.out)
     assert set(found["passes"]) == {"timing", "timeline"}
-    for block in ("complexity", "measured_memory", "power", "primitives"):
+    for block in ("complexity", "operators", "modules", "memory", "roofline", "measured_memory", "power", "primitives"):
         assert found[block] is None
     assert found["hotspots"]["rows"]
     assert found["passes"]["timeline"]["overhead"] > 0

@@ -90,3 +90,18 @@ def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     exec(code[1], names)
     assert repr(names["profile"]).startswith("spatial-transformer")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_task_in_contributing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.S)
+    assert code is not None
+    names: dict[str, object] = {}
+    exec(code[1], names)
+    import wcbench
+
+    profile = wcbench.profile(names["Mlp"], device="cpu", passes=["operators", "timing"], save=False)  # type: ignore[arg-type]
+    summary = wcbench.summary(profile)
+    # 784 x 128 + 128 and 128 x 10 + 10; two products of 256 rows, 2 FLOP a multiply-accumulate
+    assert summary["complexity"]["params_total"] == 784 * 128 + 128 + 128 * 10 + 10
+    assert summary["complexity"]["flops_matrix_forward"] == 2 * 256 * (784 * 128 + 128 * 10)
+    assert summary["passes"]["timing"]["batch_size"] == 32

@@ -21,6 +21,7 @@ PUBLIC = [
     "Task",
     "WcbenchError",
     "doctor",
+    "export",
     "load",
     "profile",
     "report",

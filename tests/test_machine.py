@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from wcbench import machine
-from wcbench.machine import Difference, describe, differences, redact, redact_tree
+from wcbench.machine import Difference, describe, differences
+from wcbench.redaction import redact, redact_tree
 
 K = 1024
 

@@ -26,6 +26,9 @@ from wcbench.schema import TABLES, TableSchema, to_arrow
 
 EXACT = 1796052111433335499  # its nearest float64 is another number
 
+TENSOR = {"storage": 3, "offset": EXACT, "shape": [2, 0], "stride": [0, 1], "dtype": "float32"}
+ACCESS = {"write": False, "kind": "contiguous", "nbytes": EXACT}
+
 # What a column of each type holds below: (required, optional).
 VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "int": ([0, EXACT, -1], [EXACT, None, 7]),
@@ -33,6 +36,8 @@ VALUES: dict[str, tuple[list[Any], list[Any]]] = {
     "bool": ([True, False, True], [True, None, False]),
     "text": (["a", "b", "a"], ["ü", None, ""]),
     "ints": ([[1, 2], [], [EXACT]], [[EXACT], None, []]),
+    "tensors": ([[{**TENSOR, "version": EXACT}], [], [{**TENSOR, "version": 0}] * 2], []),
+    "accesses": ([[{**TENSOR, **ACCESS}], [], [{**TENSOR, **ACCESS, "write": True}] * 2], []),
 }
 
 INFO = PassInfo(

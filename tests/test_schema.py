@@ -31,7 +31,8 @@ def test_the_tables_are_pinned() -> None:
         "runtime",
         "primitives",
         "parameters",
-        "operator_counts",
+        "operators",
+        "storages",
         "memory",
         "power",
     ]
@@ -46,7 +47,7 @@ def test_every_column_is_documented_and_named_by_its_unit(table: TableSchema) ->
     units = {"_ns": "ns", "_bytes": "B", "_hz": "Hz", "_j": "J", "_c": "degC"}
     for column in table.columns:
         assert column.meaning
-        assert column.type in {"int", "float", "bool", "text", "ints"}
+        assert column.type in {"int", "float", "bool", "text", "ints", "tensors", "accesses"}
         wanted = {unit for suffix, unit in units.items() if column.name.endswith(suffix)}
         assert not wanted or {column.unit} == wanted, column.name
 

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wcbench.api import doctor, load, profile, report, runs, summary
+    from wcbench.api import doctor, export, load, profile, report, runs, summary
     from wcbench.errors import WcbenchError
     from wcbench.record import Profile
     from wcbench.tasks.base import Built, Config, Settings, Task
@@ -23,6 +23,7 @@ _HOMES = {
     "Task": "wcbench.tasks.base",
     "WcbenchError": "wcbench.errors",
     "doctor": "wcbench.api",
+    "export": "wcbench.api",
     "load": "wcbench.api",
     "profile": "wcbench.api",
     "report": "wcbench.api",
@@ -38,6 +39,7 @@ __all__ = [
     "Task",
     "WcbenchError",
     "doctor",
+    "export",
     "load",
     "profile",
     "report",

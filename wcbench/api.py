@@ -21,8 +21,8 @@ from wcbench.record import Profile
 from wcbench.tasks import catalog
 
 if TYPE_CHECKING:
-    from wcbench.profilers.capture import Progress
     from wcbench.profilers.doctor import Check
+    from wcbench.profilers.request import Progress
     from wcbench.tasks.base import Task
 
 
@@ -59,7 +59,7 @@ def profile(
     task : a catalogue name or alias, ``task@variant``, ``module:Class``, or a Task (object or class) of your own.
     device : "cpu", "cuda", "cuda:1", or "auto" for a GPU where torch finds one.
     passes : names of passes (`wcbench profile --help`); None runs all that make sense on the device.
-    preset : "paper", "small" or "tiny" for every pass; None counts complexity at "paper" and runs the rest at "small"
+    preset : "paper", "small" or "tiny" for every pass; None records operators at "paper" and runs the rest at "small"
         on a CPU and at "paper" on a GPU.
     batch_size : samples per step instead of the preset's.
     precision : "fp32", or "bf16" by autocast.
@@ -84,7 +84,8 @@ def profile(
     if isinstance(task, str):
         catalog.check_name(catalog.split_variant(task)[0])  # before torch is loaded, which takes seconds
     from wcbench.machine import describe
-    from wcbench.profilers.capture import Request, capture, silent
+    from wcbench.profilers.capture import capture
+    from wcbench.profilers.request import Request, silent
 
     name, variant, found = _resolve(task)
     request = Request(
@@ -179,11 +180,15 @@ def runs(root: str | Path | None = None, *, unreadable: Callable[[RecordError], 
     return found
 
 
-def summary(run: Profile, *, redact: bool = False) -> dict[str, Any]:
-    """All results of a record as one plain object (docs/json.md); ``redact`` hides home paths, user and host."""
-    from wcbench.machine import redact_tree
+def summary(run: Profile, *, redact: bool = False, on: str | None = None) -> dict[str, Any]:
+    """All results of a record as one plain object (docs/json.md).
 
-    result: dict[str, Any] = run.view("summary")
+    ``redact`` hides home paths, user and host names; ``on`` names the device of the roofline (wcbench/devices.toml)
+    where it is not the record's own GPU.
+    """
+    from wcbench.redaction import redact_tree
+
+    result: dict[str, Any] = run.view("summary", on=on)
     if redact:
         result = redact_tree(result, result["machine"].get("identity", {}))
     return result
@@ -195,6 +200,7 @@ def report(
     *,
     runs: str | Path | None = None,
     redact: bool = True,
+    on: str | None = None,
     force: bool = False,
 ) -> Path:
     """Write the characterization report of a record as one self-contained HTML file, and return its path.
@@ -204,6 +210,7 @@ def report(
     run : a record in hand, or what `load` takes.
     out : the file; None puts ``report.html`` into the record's folder. An existing one is kept unless ``force``.
     redact : hide home paths, user and host names (on by default: reports are shared).
+    on : device of the roofline where it is not the record's own GPU, e.g. "h100-sxm".
     """
     from wcbench.reports.html import render_html
     from wcbench.reports.profile_report import profile_report
@@ -214,9 +221,44 @@ def report(
     target = Path(out) if out is not None else Path(found.path or ".") / "report.html"
     if target.exists() and not force:
         raise RecordError(f"{target} exists and is left as it is.", "Choose another file, or replace it with --force.")
-    text = render_html(profile_report(summary(found, redact=redact)))
+    text = render_html(profile_report(summary(found, redact=redact, on=on)))
     _write_whole(target, text)
     return target
+
+
+def export(
+    run: Profile | str | Path,
+    out: str | Path | None = None,
+    *,
+    table: str | None = None,
+    form: str = "csv",
+    runs: str | Path | None = None,
+    redact: bool = True,
+    force: bool = False,
+    note: Callable[[str], None] | None = None,
+) -> Path:
+    """Write a table of a record, or its operators in PyProf's columns, as one file, and return its path.
+
+    Parameters
+    ----------
+    run : a record in hand, or what `load` takes.
+    out : the file; None puts it into ``export/`` in the record's folder. An existing one is kept unless ``force``.
+    table : the table (docs/record.md); ``form`` "pyprof" needs none.
+    form : "csv", "parquet" or "pyprof".
+    redact : hide home paths, user and host names (on by default: exports are shared).
+    note : is told what is missing in the file and why; a warning is given without it.
+    """
+    from wcbench.analysis.export import export as write
+
+    found = run if isinstance(run, Profile) else load(run, runs=runs)
+    target = None if out is None else Path(out)
+    done = write(found, target, table=table, form=form, redacted=redact, force=force)
+    if done.note is not None:
+        if note is None:
+            warnings.warn(done.note, stacklevel=2)
+        else:
+            note(done.note)
+    return done.path
 
 
 def _write_whole(target: Path, text: str) -> None:

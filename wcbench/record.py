@@ -38,7 +38,10 @@ VIEWS = Registry(
         Row("categories", "wcbench.analysis.hotspots:categories"),
         Row("complexity", "wcbench.analysis.complexity:complexity"),
         Row("steps", "wcbench.analysis.steps:step_times"),
-        Row("measured_memory", "wcbench.analysis.telemetry:memory"),
+        Row("modules", "wcbench.analysis.modules:modules"),
+        Row("operators", "wcbench.analysis.complexity:complexity"),
+        Row("memory", "wcbench.analysis.memory:memory"),
+        Row("measured_memory", "wcbench.analysis.telemetry:measured_memory"),
         Row("power", "wcbench.analysis.telemetry:power"),
         Row("primitives", "wcbench.analysis.primitives:primitives"),
         Row("notes", "wcbench.analysis.summary:notes"),
@@ -59,7 +62,11 @@ class Note:
 
 @dataclass(frozen=True)
 class PassInfo:
-    """How one pass was run. ``tensors`` is real or fake; ``torch`` the settings that torch ran under."""
+    """How one pass was run.
+
+    ``tensors`` is real or fake, ``load`` the machine's load average over a minute when the measured steps began (None
+    where the system has none), ``torch`` the settings that torch ran under.
+    """
 
     preset: str
     settings: Mapping[str, Any]
@@ -73,6 +80,7 @@ class PassInfo:
     warmup: int
     seconds: float
     data_in_step: bool = False
+    load: float | None = None
     torch: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -172,11 +180,13 @@ class Profile:
 
         file = self.path / f"{name}.parquet"
         try:
-            table = pq.read_table(file)
+            table = pq.read_table(file, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
         try:
-            return conform(upgrade_table(name, table, self._version), schema)
+            whole = conform(upgrade_table(name, table, self._version), schema)
+            _check_rows(whole.num_rows, self.manifest.tables[name])
+            return whole
         except (KeyError, ValueError, pa.ArrowException) as error:
             raise RecordError(f"{file} is not the table {name}: {error}.", DAMAGED) from error
 
@@ -209,7 +219,7 @@ class Profile:
         import pyarrow.parquet as pq
 
         for name in self.manifest.tables:
-            pq.write_table(self.arrow(name), folder / f"{name}.parquet", compression="zstd")
+            pq.write_table(self.arrow(name), folder / f"{name}.parquet", compression="zstd", write_page_checksum=True)
         text = json.dumps(self.manifest.to_dict(), indent=1, allow_nan=False)
         (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
@@ -218,6 +228,11 @@ class Profile:
 
     def _repr_html_(self) -> str:
         return str(self.view("html"))
+
+
+def _check_rows(found: int, expected: int) -> None:
+    if found != expected:
+        raise ValueError(f"it has {found} rows, the manifest says {expected}")
 
 
 def new_profile(

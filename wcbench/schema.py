@@ -22,7 +22,8 @@ SCHEMA_VERSION = 2
 
 @dataclass(frozen=True)
 class Column:
-    """A column: ``type`` is one of int, float, bool, text (repeating, dictionary-encoded) or ints (a list of int64)."""
+    """A column. ``type`` is one of int, float, bool, text (repeating, dictionary-encoded), ints (a list of int64),
+    tensors or accesses (lists of structs, see `tensor_fields`)."""
 
     name: str
     type: str
@@ -52,12 +53,32 @@ class TableSchema:
             "bool": pa.bool_(),
             "text": pa.dictionary(pa.int32(), pa.string()),
             "ints": pa.list_(pa.int64()),
+            "tensors": pa.list_(pa.struct(tensor_fields(accesses=False))),
+            "accesses": pa.list_(pa.struct(tensor_fields(accesses=True))),
         }
         fields = [
             pa.field(c.name, types[c.type], nullable=not c.required, metadata={"unit": c.unit, "meaning": c.meaning})
             for c in self.columns
         ]
         return pa.schema(fields, metadata={"wcbench.table": self.name, "wcbench.schema_version": str(SCHEMA_VERSION)})
+
+
+def tensor_fields(*, accesses: bool) -> list[tuple[str, Any]]:
+    """Fields of one tensor as an operator saw it: identity and version of its storage, offset, extents and strides in
+    elements, element type; of an access instead of the version whether it writes, its kind (contiguous, strided,
+    broadcast, gather, scatter) and the distinct bytes that it moves."""
+    import pyarrow as pa
+
+    own = [("write", pa.bool_()), ("kind", pa.string()), ("nbytes", pa.int64())] if accesses else []
+    return [
+        ("storage", pa.int64()),
+        *([] if accesses else [("version", pa.int64())]),
+        ("offset", pa.int64()),
+        ("shape", pa.list_(pa.int64())),
+        ("stride", pa.list_(pa.int64())),
+        ("dtype", pa.string()),
+        *own,
+    ]
 
 
 _PASS = Column("pass", "text", "", "the pass that measured the row")
@@ -168,16 +189,39 @@ _TABLES = (
         ),
     ),
     TableSchema(
-        "operator_counts",
-        "calls of one operator in one phase of one training step",
+        "operators",
+        "one operator call of a recorded training step, below autograd, in program order",
         (
             _PASS,
+            Column("step", "int", "", "index of the recorded step, from 0"),
             Column("kind", "text", "", "the task's kind of step"),
-            Column("name", "text", "", "operator and overload"),
+            Column("order", "int", "", "position in the whole stream, from 0"),
+            Column("name", "text", "", "operator, e.g. aten::addmm"),
+            Column("overload", "text", "", "its overload, e.g. Tensor; empty for the default one"),
             _PHASE,
-            Column("calls", "int", "", "calls"),
-            Column("matrix_class", "bool", "", "whether it is a convolution, matrix product, attention or recurrence"),
-            _optional("flops_matrix", "int", "FLOP", "matrix-class FLOPs; null where no formula knows the operator"),
+            _optional("module", "text", "", "path of the innermost module; in the backward pass of the forward call"),
+            Column("covered", "bool", "", "whether a formula counts the operator"),
+            _optional("flops_matrix", "int", "FLOP", "matrix-class FLOPs; null where no formula counts the operator"),
+            _optional("flops_matrix_half", "int", "FLOP", "the same without the masked half of causal attention"),
+            _optional("flops_all", "int", "FLOP", "all FLOPs; null where no formula counts the operator"),
+            Column("bytes_read", "int", "B", "distinct bytes read"),
+            Column("bytes_written", "int", "B", "distinct bytes written"),
+            Column("inputs", "tensors", "", "tensors among the arguments, in order"),
+            Column("outputs", "tensors", "", "tensors among the results, in order"),
+            Column("accesses", "accesses", "", "what the operator must move, reads before writes"),
+        ),
+    ),
+    TableSchema(
+        "storages",
+        "one storage that the recorded steps touched; an address that is used again is a new storage",
+        (
+            _PASS,
+            Column("id", "int", "", "identity; what `inputs`, `outputs` and `accesses` of table operators refer to"),
+            Column("nbytes", "int", "B", "size"),
+            Column("role", "text", "", "weight, gradient, optimizer state, activation, input or workspace"),
+            _optional("born", "int", "", "order of the operator that made it; null if it is older than the stream"),
+            _optional("died", "int", "", "order of the first operator that ran without it; null if it outlived them"),
+            _optional("producer", "text", "", "operator that made it"),
         ),
     ),
     TableSchema(

@@ -59,7 +59,10 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for wanted in schema:
         if wanted.name in table.column_names:
-            columns.append(table[wanted.name].cast(wanted.type))
+            column = table[wanted.name].cast(wanted.type)
+            if column.null_count and not wanted.nullable:
+                raise ValueError(f"its column {wanted.name} has {column.null_count} nulls")
+            columns.append(column)
         elif wanted.nullable:
             columns.append(pa.nulls(table.num_rows, wanted.type))
         else:

@@ -12,25 +12,21 @@ from wcbench.reports.model import Fact, NoteLine, Notes
 Summary = Mapping[str, Any]
 
 BLOCKS: Mapping[str, str] = {
-    "hotspots": "hotspots",
-    "categories": "categories",
-    "complexity": "complexity",
-    "primitives": "primitives",
-    "memory": "measured_memory",
-    "power": "power",
-}
-"""The block of the summary that each section needs."""
-
-PASSES: Mapping[str, str] = {
-    "steps": "timing",
     "hotspots": "timeline",
     "categories": "timeline",
-    "complexity": "complexity",
+    "complexity": "operators",
+    "operators": "operators",
+    "modules": "operators",
+    "memory": "operators",
+    "measured_memory": "memory",
+    "roofline": "operators",
     "primitives": "primitives",
-    "memory": "memory",
     "power": "timing",
 }
-"""The pass that each of those sections comes from, for the reason why one is missing."""
+"""The summary's blocks in the order of the sections, each with the pass that it comes from.
+
+A section is named like its block; section `memory` holds `memory`, the model's, and `measured_memory`.
+"""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -100,22 +96,24 @@ def notes_blocks(summary: Summary, *names: str) -> tuple[Notes, ...]:
 
 
 def missing(summary: Summary) -> tuple[NoteLine, ...]:
-    """The sections that this report does not have, each with what the record says about the reason."""
-    absent = [name for name, needed in BLOCKS.items() if block(summary, needed) is None]
+    """The parts that this report does not have, each with what the record says about the reason."""
+    absent = [NoteLine(name, _why(summary, name, BLOCKS[name])) for name in BLOCKS if block(summary, name) is None]
     if not timed_passes(summary):
-        absent.insert(0, "steps")
-    return tuple(NoteLine(name, _why(summary, name)) for name in absent)
+        absent.insert(0, NoteLine("steps", _why(summary, "steps", "timing")))
+    return tuple(absent)
 
 
-def _why(summary: Summary, name: str) -> str:
-    ran = PASSES[name] in mapping(summary.get("passes"))
+def _why(summary: Summary, name: str, source: str) -> str:
+    ran = source in mapping(summary.get("passes"))
+    # Pass `memory` measures; its notes are no reason why the model's block `memory` is missing.
+    own = () if name in BLOCKS.values() and name != source else notes_about(summary, name)
     # Notes on a pass that ended are about its numbers, not about what it did not give.
-    own = notes_about(summary, name) or (() if ran else notes_about(summary, PASSES[name]))
+    own = own or (() if ran else notes_about(summary, source))
     if own:
         return "Not in this report. " + " ".join(line.text for line in own)
     if ran:
-        return f"Not in this report: pass {PASSES[name]} ran but left nothing for it, and no note says why."
-    return f"Not in this report: pass {PASSES[name]} was not run."
+        return f"Not in this report: pass {source} ran but left nothing for it, and no note says why."
+    return f"Not in this report: pass {source} was not run."
 
 
 def timed_passes(summary: Summary) -> dict[str, Mapping[str, Any]]:

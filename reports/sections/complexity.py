@@ -1,4 +1,4 @@
-"""How much arithmetic and how many parameters, with the coverage beside every count."""
+"""How much arithmetic, how many bytes and how many parameters, with the coverage beside every count."""
 
 from __future__ import annotations
 
@@ -8,43 +8,74 @@ from typing import Any
 from wcbench.reports.model import Block, Column, Fact, Facts, Section, Table, Text
 from wcbench.reports.sections._common import Summary, block, measured, notes_blocks, rows, show_command
 
+WORK = (
+    ("whole step", "flops_matrix_step", "flops_all_step"),
+    ("causal attention without its masked half", "flops_matrix_step_causal_half", "flops_all_step_causal_half"),
+    ("forward", "flops_matrix_forward", "flops_all_forward"),
+    ("backward", "flops_matrix_backward", "flops_all_backward"),
+)
+"""Rows of the two totals: what it is, the field of the matrix class, the field of all FLOPs."""
+
 
 def section(summary: Summary) -> Section | None:
-    """Parameters, matrix work in FLOP and MAC, and what the counts do not cover."""
+    """Both totals side by side, the same in MAC, bytes, parameters, and what the counts do not cover."""
     part = block(summary, "complexity")
     if part is None:
         return None
-    blocks: list[Block] = [Text(_intro(part)), Facts((*_work(part), *_coverage(part), *_parameters(part)))]
+    facts = Facts((*_per_sample(part), *_coverage(part), *_bytes(part), *_parameters(part)))
+    blocks: list[Block] = [Text(_intro(part)), _totals(summary, part), facts]
     uncounted = tuple((row.get("name"), row.get("calls")) for row in rows(part.get("uncounted")))
     if uncounted:
         columns = (Column("operator", "name"), Column("calls", "count"))
-        caption = "Matrix-class operators without a formula: their work is not in the counts above"
+        caption = "Operators without a formula: their work is not in the counts above"
         more = show_command(summary, "complexity")
         blocks.append(Table("complexity-uncounted", caption, columns, uncounted, more=more))
-    return Section("complexity", "Complexity", (*blocks, *notes_blocks(summary, "complexity")))
+    return Section("complexity", "Complexity", (*blocks, *notes_blocks(summary, "complexity", "operators")))
+
+
+def counted_on(part: Mapping[str, Any]) -> str:
+    """Where counts come from: the pass, and that nothing was computed where tensors were fake."""
+    fake = " Counted on fake tensors: no arithmetic was done." if part.get("tensors") == "fake" else ""
+    return f"{measured(part)}{fake}"
 
 
 def _intro(part: Mapping[str, Any]) -> str:
-    fake = " Counted on fake tensors: no arithmetic was done." if part.get("tensors") == "fake" else ""
     return (
-        "Matrix-class work (convolutions, matrix products, attention, recurrences) counted from shapes. "
-        f"1 MAC = 2 FLOP: a FLOP is one addition or one multiplication. {measured(part)}{fake}"
+        "Two totals, counted from shapes. Matrix-class work is convolutions, matrix products, attention and "
+        "recurrences, as published numbers count it; all work adds elementwise arithmetic and reductions. "
+        f"1 MAC = 2 FLOP: a FLOP is one addition or one multiplication. {counted_on(part)}"
     )
 
 
-def _work(part: Mapping[str, Any]) -> Iterator[Fact]:
-    yield Fact("Whole step", part.get("flops_matrix_step"), "si", "FLOP", "whole batch")
-    yield Fact("Forward", part.get("flops_matrix_forward"), "si", "FLOP", "whole batch")
-    yield Fact("Backward", part.get("flops_matrix_backward"), "si", "FLOP", "whole batch")
-    yield Fact("Forward, per sample", part.get("flops_matrix_forward_per_sample"), "si", "FLOP")
+def _totals(summary: Summary, part: Mapping[str, Any]) -> Table:
+    """A row only where one of its totals is known, and the causal one only where it differs."""
+    cells = []
+    for label, matrix, every in WORK:
+        values = part.get(matrix), part.get(every)
+        whole = part.get("flops_matrix_step"), part.get("flops_all_step")
+        causal = matrix.endswith("causal_half")
+        if values != (None, None) and not (causal and values[0] in (None, whole[0])):
+            cells.append((label, *values))
+    columns = (Column("work"), Column("matrix class", "si", "FLOP"), Column("all", "si", "FLOP"))
+    caption = "Work of one training step of the whole batch, in both totals"
+    return Table("complexity-work", caption, columns, tuple(cells), more=show_command(summary, "complexity"))
+
+
+def _per_sample(part: Mapping[str, Any]) -> Iterator[Fact]:
+    yield Fact("Forward, per sample", part.get("flops_matrix_forward_per_sample"), "si", "FLOP", "matrix class")
     yield Fact("The same in MAC", part.get("macs_forward_per_sample"), "si", "MAC", "1 MAC = 2 FLOP")
 
 
 def _coverage(part: Mapping[str, Any]) -> Iterator[Fact]:
-    calls, matrix = part.get("coverage_calls"), part.get("coverage_matrix_calls")
-    yield Fact("Coverage, matrix operators", matrix, "share", hint="matrix-class calls with a formula")
-    yield Fact("Coverage, all operators", calls, "share", hint="operator calls with a formula")
     yield Fact("Operator calls a step", part.get("operator_calls"), "count")
+    yield Fact("Coverage by calls", part.get("coverage_calls"), "share", hint="operator calls with a formula")
+    yield Fact("Coverage by bytes", part.get("coverage_bytes"), "share", hint="bytes of operators with a formula")
+
+
+def _bytes(part: Mapping[str, Any]) -> Iterator[Fact]:
+    hint = "by each operator alone, without reuse"
+    yield Fact("Bytes read, step", part.get("bytes_read"), "bytes", hint=hint)
+    yield Fact("Bytes written, step", part.get("bytes_written"), "bytes", hint=hint)
 
 
 def _parameters(part: Mapping[str, Any]) -> Iterator[Fact]:

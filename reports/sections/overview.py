@@ -52,6 +52,11 @@ def _results(summary: Summary) -> Iterator[Fact]:
         hint = f"preset {complexity.get('preset')}, batch {complexity.get('batch_size')}"
         yield Fact("Parameters", complexity.get("params_total"), "si", hint=f"preset {complexity.get('preset')}")
         yield Fact("Matrix work a step", complexity.get("flops_matrix_step"), "si", "FLOP", f"{hint}; 1 MAC = 2 FLOP")
+        yield Fact("All work a step", complexity.get("flops_all_step"), "si", "FLOP", hint)
+    model = mapping(summary.get("memory"))
+    if model:
+        hint = f"preset {model.get('preset')}, batch {model.get('batch_size')}; tensors alive at once"
+        yield Fact("Live bytes, peak", model.get("peak_bytes"), "bytes", hint=hint)
 
 
 def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
@@ -61,10 +66,10 @@ def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
     timed = timed_passes(summary)
     if "timing" in timed:
         yield row("steps", "timing", timed["timing"])
-    for name, needed in BLOCKS.items():
-        part = block(summary, needed)
-        if part is not None:
-            yield row(name, "", part)
+    for name, source in BLOCKS.items():
+        part = block(summary, name)
+        if part is not None and name != "roofline":  # its device is another one: the roof's
+            yield row(name.replace("_", " "), source, part)
 
 
 def device_name(summary: Summary, device: Any) -> str:

@@ -40,8 +40,8 @@ def _facts(timing: Mapping[str, Any]) -> tuple[Fact, ...]:
     return (
         step_fact(timing),
         Fact("Throughput", timing.get("samples_per_s"), "number", "samples/s"),
-        Fact("Loss, first step", timing.get("loss_first"), "number"),
-        Fact("Loss, last step", timing.get("loss_last"), "number"),
+        Fact("Loss, first measured step", timing.get("loss_first"), "number"),
+        Fact("Loss, last measured step", timing.get("loss_last"), "number"),
     )
 
 

@@ -118,17 +118,77 @@ def primitive_rows() -> Rows:
     return [{**dict(zip(keys, row, strict=True)), "attributes": ""} for row in PRIMITIVES]
 
 
-COUNTS = [
-    ("aten::addmm", "forward", 2, True, 6000),
-    ("aten::mm", "backward", 3, True, 8000),
-    ("mystery::gemm", "forward", 1, True, None),
-    ("aten::relu", "forward", 4, False, None),
+# (operator, phase, module, covered, matrix-class FLOPs, all FLOPs) of one step: a chain in which operator i reads ten
+# floats of storage i and writes ten of storage i + 1; storage 0 is a weight, the last one a gradient, and what lies
+# between dies as soon as the next operator has read it
+CHAIN: list[tuple[str, str, str | None, bool, int, int]] = [
+    ("aten::addmm", "forward", "model.a", True, 3000, 3010),
+    ("aten::relu", "forward", "model.a", True, 0, 0),
+    ("aten::tanh", "forward", "model.a.act", True, 0, 10),
+    ("aten::addmm", "forward", "model.head", True, 3000, 3010),
+    ("mystery::gemm", "forward", "model", False, 0, 0),
+    ("aten::sum", "forward", None, True, 0, 10),
+    ("aten::mm", "backward", "model.head", True, 2000, 2000),
+    ("aten::tanh_backward", "backward", "model.a.act", True, 0, 30),
+    ("aten::mm", "backward", "model.a", True, 3000, 3000),
+    ("aten::mm", "backward", "model.a", True, 3000, 3000),
 ]
 
 
-def count_rows(kind: str = "train") -> Rows:
-    keys = ("name", "phase", "calls", "matrix_class", "flops_matrix")
-    return [{"kind": kind, **dict(zip(keys, row, strict=True))} for row in COUNTS]
+def tensor(storage: int, elements: int = 10, **changes: Any) -> dict[str, Any]:
+    """A row of float32 numbers from the storage's start."""
+    form = {"offset": 0, "shape": [elements], "stride": [1], "dtype": "float32"}
+    return {"storage": storage, **form, **changes}
+
+
+def access(storage: int, elements: int = 10, *, write: bool = False, **changes: Any) -> dict[str, Any]:
+    own = {"write": write, "kind": "contiguous", "nbytes": 4 * elements}
+    return {**tensor(storage, elements), **own, **changes}
+
+
+def operator_row(order: int, accesses: Rows, **changes: Any) -> dict[str, Any]:
+    """One operator call; its tensors and bytes are those of its accesses."""
+    sides = {write: [a for a in accesses if a["write"] == write] for write in (False, True)}
+    keys = ("storage", "offset", "shape", "stride", "dtype")
+    inputs, outputs = ([{"version": 0, **{key: a[key] for key in keys}} for a in sides[w]] for w in (False, True))
+    values = {
+        "step": 0,
+        "kind": "train",
+        "order": order,
+        "name": "aten::add",
+        "overload": "Tensor",
+        "phase": "forward",
+        "module": None,
+        "covered": True,
+        "flops_matrix": 0,
+        "flops_all": 0,
+        "bytes_read": sum(a["nbytes"] for a in sides[False]),
+        "bytes_written": sum(a["nbytes"] for a in sides[True]),
+        "inputs": inputs,
+        "outputs": outputs,
+        "accesses": list(accesses),
+    }
+    row = {**values, **changes}
+    return {"flops_matrix_half": row["flops_matrix"], **row}
+
+
+def operator_rows(calls: Sequence[tuple[str, str, str | None, bool, int, int]] = CHAIN, step: int = 0) -> Rows:
+    rows = []
+    for i, (name, phase, module, covered, matrix, flops) in enumerate(calls):
+        order = step * len(calls) + i
+        work = {"flops_matrix": matrix, "flops_all": flops} if covered else {"flops_matrix": None, "flops_all": None}
+        told = {"name": name, "phase": phase, "module": module, "covered": covered, "step": step, **work}
+        rows.append(operator_row(order, [access(i), access(i + 1, write=True)], **told))
+    return rows
+
+
+def storage_row(number: int, nbytes: int, role: str, born: int | None = None, died: int | None = None) -> Any:
+    return {"id": number, "nbytes": nbytes, "role": role, "born": born, "died": died}
+
+
+def storage_rows(length: int = len(CHAIN)) -> Rows:
+    between = [storage_row(i, 40, "workspace", i - 1, i + 1) for i in range(1, length)]
+    return [storage_row(0, 40, "weight"), *between, storage_row(length, 40, "gradient", length - 1)]
 
 
 PARAMETERS = [
@@ -183,7 +243,7 @@ def full_record() -> Profile:
     bare = step_rows([500, 3000, 1000], "bare")
     return record(
         {
-            "complexity": info(preset="paper", tensors="fake", steps=1, samples=8, batch_size=8),
+            "operators": info(preset="paper", tensors="fake", steps=1, samples=8, batch_size=8),
             "memory": info(),
             "timing": info(steps=5),
             "timeline": info(),
@@ -199,8 +259,9 @@ def full_record() -> Profile:
             "kernels": {"timeline": kernel_rows()},
             "ops": {"timeline": op_rows()},
             "primitives": {"primitives": primitive_rows()},
-            "operator_counts": {"complexity": count_rows()},
-            "parameters": {"complexity": parameter_rows()},
+            "operators": {"operators": operator_rows()},
+            "storages": {"operators": storage_rows()},
+            "parameters": {"operators": parameter_rows()},
             "memory": {"memory": memory_rows()},
             "power": {"timing": power_rows()},
         },
@@ -217,7 +278,11 @@ class Made:
     kernel_rows = staticmethod(kernel_rows)
     op_rows = staticmethod(op_rows)
     primitive_rows = staticmethod(primitive_rows)
-    count_rows = staticmethod(count_rows)
+    access = staticmethod(access)
+    operator_row = staticmethod(operator_row)
+    operator_rows = staticmethod(operator_rows)
+    storage_row = staticmethod(storage_row)
+    storage_rows = staticmethod(storage_rows)
     parameter_rows = staticmethod(parameter_rows)
     power_rows = staticmethod(power_rows)
     memory_rows = staticmethod(memory_rows)

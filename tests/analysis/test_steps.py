@@ -47,7 +47,7 @@ def test_case_99_overhead_is_with_over_without(full: Profile) -> None:
     assert found["timeline"].overhead == 1250 / 1000  # medians of (1250, 1250) and of (500, 3000, 1000)
     assert found["primitives"].overhead == 5000 / 1000
     assert found["memory"].overhead is None  # no bare steps
-    assert "complexity" not in found  # counts, and times nothing
+    assert "operators" not in found  # counts, and times nothing
 
 
 def test_losses_are_the_first_and_last_measured(made: Any) -> None:

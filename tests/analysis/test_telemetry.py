@@ -7,12 +7,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from wcbench.analysis.telemetry import memory, power
+from wcbench.analysis.telemetry import measured_memory, power
 from wcbench.record import Profile
 
 
 def test_memory_by_hand(full: Profile) -> None:
-    found = memory(full)
+    found = measured_memory(full)
     assert found is not None
     assert found.device == "cpu"
     assert found.peak_bytes == 450  # during the warm-up
@@ -28,14 +28,14 @@ def test_memory_of_the_device_that_stepped(made: Any) -> None:
     profile = made.record(
         {"memory": made.info(device="cuda:0")}, {"memory": {"memory": [*made.memory_rows(), *device]}}
     )
-    found = memory(profile)
+    found = measured_memory(profile)
     assert found is not None
     assert (found.device, found.peak_bytes, found.increase_bytes) == ("cuda:0", 70, 70)
 
 
 def test_peaks_that_are_not_known_are_none(made: Any) -> None:
     rows = [{**row, "peak_bytes": None} for row in made.memory_rows()]
-    found = memory(made.record({"memory": made.info()}, {"memory": {"memory": rows}}))
+    found = measured_memory(made.record({"memory": made.info()}, {"memory": {"memory": rows}}))
     assert found is not None
     assert found.peak_bytes is None
     assert found.increase_bytes is None
@@ -44,7 +44,7 @@ def test_peaks_that_are_not_known_are_none(made: Any) -> None:
 
 def test_nothing_measured_is_none(made: Any) -> None:
     profile = made.record({"memory": made.info(), "timing": made.info()}, {})
-    assert memory(profile) is None
+    assert measured_memory(profile) is None
     assert power(profile) is None
 
 

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from wcbench.profilers.capture import Captured, Request, capture
+from wcbench.profilers.capture import Captured, capture
+from wcbench.profilers.request import Request
 from wcbench.tasks.base import PRESETS, Built, Config, Settings, Task
 
 Build = Callable[[Config], Any]

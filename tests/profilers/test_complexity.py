@@ -1,8 +1,9 @@
-"""Matrix-class FLOPs and parameters against hand arithmetic. 1 multiply-accumulate = 2 FLOP."""
+"""FLOPs of the pass `operators` and parameters against hand arithmetic. 1 multiply-accumulate = 2 FLOP."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,35 +14,48 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from wcbench.profilers.capture import Captured, Request, capture
-from wcbench.profilers.complexity import StepCounter
+from wcbench.profilers.capture import Captured, capture
+from wcbench.profilers.formulas import Work, work
+from wcbench.profilers.operators import as_call
+from wcbench.profilers.recorder import CallNote, Recorder
+from wcbench.profilers.request import Request
 from wcbench.tasks.base import Built, Config, Task
 
 Run = Callable[..., Captured]
 
 
-def counted(run_: Callable[[], Any], *modules: nn.Module) -> dict[str, int]:
-    """FLOPs by phase of what a function does."""
-    with StepCounter(modules) as counter:
+def recorded(run_: Callable[[], Any], *modules: nn.Module) -> list[tuple[CallNote, Work]]:
+    """The operators of what a function does, with their work."""
+    recorder = Recorder({f"model{i}": module for i, module in enumerate(modules)})
+    with recorder.step(0):
         run_()
+    return [(note, work(as_call(note))) for note in recorder.stream.calls]
+
+
+def counted(run_: Callable[[], Any], *modules: nn.Module) -> dict[str, int]:
+    """Matrix-class FLOPs by phase of what a function does."""
     flops: dict[str, int] = {}
-    for (_, phase), count in counter.counts.items():
-        if count.flops is not None:
-            flops[phase] = flops.get(phase, 0) + count.flops
+    for note, done in recorded(run_, *modules):
+        assert done.covered, done.note
+        if done.flops_matrix:
+            flops[note.phase] = flops.get(note.phase, 0) + done.flops_matrix
     return flops
 
 
-def calls(run_: Callable[[], Any]) -> dict[str, tuple[int, int | None]]:
-    """Calls and FLOPs of matrix-class operators."""
-    with StepCounter() as counter:
-        run_()
-    return {name: (count.calls, count.flops) for (name, _), count in counter.counts.items() if count.matrix}
+def last_step(captured: Captured) -> pd.DataFrame:
+    table = captured.tables["operators"].to_pandas()
+    rows: pd.DataFrame = table[table["step"] == table["step"].max()]
+    return rows
 
 
 def by_phase(captured: Captured) -> dict[str, int]:
-    table = captured.tables["operator_counts"].to_pandas()
-    known = table[table["flops_matrix"].notna()]
-    return {str(phase): int(rows.sum()) for phase, rows in known.groupby("phase", observed=True)["flops_matrix"]}
+    """Matrix-class FLOPs by phase of the last recorded step."""
+    sums = last_step(captured).groupby("phase", observed=True)["flops_matrix"].sum()
+    return {str(phase): int(value) for phase, value in sums.items() if value}
+
+
+def by_name(captured: Captured) -> pd.DataFrame:
+    return last_step(captured).set_index("name")
 
 
 @pytest.fixture
@@ -57,7 +71,7 @@ def no_onednn() -> Iterator[None]:
 
 
 def test_mlp_16_32_8_at_batch_4(run: Run, mlp: Task) -> None:
-    flops = by_phase(run(mlp, "complexity"))
+    flops = by_phase(run(mlp, "operators"))
     assert flops["forward"] == 6144  # 2*4*16*32 + 2*4*32*8
     assert flops["backward"] == 8192  # both weights' gradients, and the input's of the second layer alone
     assert sum(flops.values()) == 14336
@@ -65,7 +79,7 @@ def test_mlp_16_32_8_at_batch_4(run: Run, mlp: Task) -> None:
 
 def test_conv_3_to_8_padded_on_two_images(run: Run, conv: Task) -> None:
     """METHOD 4.3's 86,400 is the padded case: 2 images * 8*10*10 outputs * 27 products * 2; unpadded it is 55,296."""
-    flops = by_phase(run(conv, "complexity", batch_size=2))
+    flops = by_phase(run(conv, "operators", batch_size=2))
     assert flops["forward"] == 2 * 2 * 8 * 10 * 10 * 3 * 9 == 86_400
     assert flops["backward"] == 2 * 86_400  # gradients of input and weight
     unpadded = nn.Conv2d(3, 8, 3)
@@ -73,8 +87,8 @@ def test_conv_3_to_8_padded_on_two_images(run: Run, conv: Task) -> None:
 
 
 def test_it_is_counted_on_fake_tensors_of_the_paper(mlp: Task) -> None:
-    info = capture(mlp, Request(passes=["complexity"])).passes["complexity"]
-    assert (info.preset, info.tensors, info.device, info.steps, info.warmup) == ("paper", "fake", "cpu", 1, 1)
+    info = capture(mlp, Request(passes=["operators"])).passes["operators"]
+    assert (info.preset, info.tensors, info.device, info.steps, info.warmup) == ("paper", "fake", "cpu", 2, 1)
 
 
 def test_a_model_that_fits_no_memory(run: Run, task_of: Any) -> None:
@@ -91,15 +105,16 @@ def test_a_model_that_fits_no_memory(run: Run, task_of: Any) -> None:
 
         return Built(step, lambda i: torch.ones(1, 1 << 20), {"model": model}, 1, {"sgd": optimizer})
 
-    captured = run(task_of(build), "complexity")
+    captured = run(task_of(build), "operators")
     assert by_phase(captured) == {"forward": 2 << 40, "backward": 2 << 40}
     assert captured.tables["parameters"]["numel"].to_pylist() == [1 << 40]
 
 
 def test_case_39_counting_twice_gives_the_same(run: Run, mlp: Task) -> None:
-    first, second = run(mlp, "complexity"), run(mlp, "complexity")
-    assert first.tables["operator_counts"].equals(second.tables["operator_counts"])
-    assert by_phase(run(mlp, "complexity", steps=5)) == by_phase(first)  # --steps is of timed passes
+    first, second = run(mlp, "operators"), run(mlp, "operators")
+    for name in ("operators", "storages", "parameters"):
+        assert first.tables[name].equals(second.tables[name])
+    assert by_phase(run(mlp, "operators", steps=5)) == by_phase(first)  # --steps is of timed passes
 
 
 @pytest.mark.usefixtures("torch_unchanged")
@@ -112,8 +127,8 @@ def test_onednn_is_off_inside_and_back_afterwards(run: Run, task_of: Any) -> Non
         return Built(step, lambda i: torch.ones(5, 4, 16), {"lstm": model}, 4)
 
     before = torch.backends.mkldnn.enabled
-    captured = run(task_of(build), "complexity")
-    assert seen == [False, False]
+    captured = run(task_of(build), "operators")
+    assert seen == [False] * 3
     assert torch.backends.mkldnn.enabled is before
     # 5 steps * 4 sequences * (16 + 32 inputs) * 4 gates of 32, twice
     assert by_phase(captured)["forward"] == 2 * 5 * 4 * (16 + 32) * 4 * 32 == 245_760
@@ -129,15 +144,15 @@ def test_a_step_that_looks_at_data_is_counted_on_real_tensors_and_says_so(run: R
 
         return Built(step, lambda i: torch.ones(4, 8), {"model": model}, 4)
 
-    captured = run(task_of(build), "complexity")
-    assert captured.passes["complexity"].tensors == "real"
-    assert captured.passes["complexity"].preset == "tiny"
+    captured = run(task_of(build), "operators")
+    assert captured.passes["operators"].tensors == "real"
+    assert captured.passes["operators"].preset == "tiny"
     assert by_phase(captured) == {"forward": 2 * 4 * 8 * 4}
     (note,) = captured.notes
-    assert note.about == "complexity"
+    assert note.about == "operators"
     assert "not possible on fake tensors" in note.text
     assert "real tensors at preset tiny" in note.text
-    assert "_local_scalar_dense" not in " ".join(captured.tables["operator_counts"]["name"].to_pylist())
+    assert "_local_scalar_dense" not in " ".join(captured.tables["operators"]["name"].to_pylist())
 
 
 def test_the_first_step_is_never_the_counted_one(run: Run, task_of: Any) -> None:
@@ -155,7 +170,7 @@ def test_the_first_step_is_never_the_counted_one(run: Run, task_of: Any) -> None
 
             return Built(step, lambda i: torch.ones(4, 8), {"model": model}, 4)
 
-        assert by_phase(run(task_of(build), "complexity", warmup=0)) == {"forward": 2 * 4 * 8 * 4}
+        assert by_phase(run(task_of(build), "operators", warmup=0)) == {"forward": 2 * 4 * 8 * 4}
 
 
 # --- convolutions ---------------------------------------------------------------------------------------------------
@@ -288,7 +303,7 @@ def test_case_7_a_layer_used_three_times_counts_three_times(run: Run, task_of: A
         step = lambda x: sum(layer(part).sum() for part in x.split(100, dim=1)).detach()  # noqa: E731
         return Built(step, lambda i: torch.ones(1, 300), {"model": layer}, 1)
 
-    captured = run(task_of(build), "complexity")
+    captured = run(task_of(build), "operators")
     assert by_phase(captured) == {"forward": 60_000}
     assert captured.tables["parameters"]["numel"].to_pylist() == [10_000, 100]
 
@@ -321,16 +336,15 @@ def test_each_phase_counts_its_own_calls() -> None:
         optimizer.step()
 
     step()
-    with StepCounter([model, teacher]) as counter:
+    recorder = Recorder({"model": model, "teacher": teacher}, {"adam": optimizer})
+    with recorder.step(0):
         step()
-    phases: dict[str, set[str]] = {}
-    for name, phase in counter.counts:
-        phases.setdefault(phase, set()).add(name)
-    assert counter.counts["aten::mm", "forward"].calls == 2  # the teacher's too
-    assert counter.counts["aten::mm", "backward"].calls == 1
-    assert {n for n in phases["optimizer"] if "sqrt" in n} == {"aten::_foreach_sqrt"}
-    assert any("norm" in n for n in phases["other"])
-    assert not any("foreach_sqrt" in n for phase in ("forward", "backward", "other") for n in phases[phase])
+    calls = Counter((note.info.name, note.phase) for note in recorder.stream.calls)
+    assert calls["aten::mm", "forward"] == 2  # the teacher's too
+    assert calls["aten::mm", "backward"] == 1
+    assert {name for name, phase in calls if phase == "optimizer" and "sqrt" in name} == {"aten::_foreach_sqrt"}
+    assert any("norm" in name for name, phase in calls if phase == "other")
+    assert {phase for name, phase in calls if "foreach_sqrt" in name} == {"optimizer"}
 
 
 def test_an_optimizers_closure_is_forward_and_backward() -> None:
@@ -382,31 +396,22 @@ def test_case_31_custom_operators_are_not_silently_zero(run: Run, task_of: Any, 
         step = lambda x: (gemm(x, b) + riddle(x, b) + x @ b).sum()  # noqa: E731
         return Built(step, lambda i: a.clone(), {}, 4)
 
-    captured = run(task_of(build), "complexity")
-    table = captured.tables["operator_counts"].to_pandas().set_index("name")
+    captured = run(task_of(build), "operators")
+    table = by_name(captured)
     assert by_phase(captured) == {"forward": 2 * 4 * 8 * 8}
-    assert bool(table.loc["wcbench_test::custom_gemm", "matrix_class"])
-    assert pd.isna(table.loc["wcbench_test::custom_gemm", "flops_matrix"])
-    assert table.loc["wcbench_test::custom_gemm", "calls"] == 1
-    assert pd.isna(table.loc["wcbench_test::riddle", "flops_matrix"])
-    (note,) = captured.notes
-    assert "wcbench_test::custom_gemm" in note.text
-    assert "riddle" not in note.text
+    for name in ("wcbench_test::custom_gemm", "wcbench_test::riddle"):
+        assert not table.loc[name, "covered"]
+        assert pd.isna(table.loc[name, "flops_matrix"])
+        assert pd.isna(table.loc[name, "flops_all"])
+        assert table.loc[name, "bytes_read"] == 4 * (4 * 8 + 8 * 8)  # its operands are known without a formula
+        assert any(name in note.text and "missing from every total" in note.text for note in captured.notes)
 
 
-def test_products_without_a_formula_are_named(run: Run, task_of: Any) -> None:
-    captured = run(
-        task_of(lambda c: Built(lambda x: (x @ x[0]).sum(), lambda i: torch.ones(4, 8), {}, 4)), "complexity"
-    )
-    table = captured.tables["operator_counts"].to_pandas().set_index("name")
-    if pd.isna(table.loc["aten::mv", "flops_matrix"]):
-        assert "aten::mv" in captured.notes[0].text
-    else:
-        assert table.loc["aten::mv", "flops_matrix"] == 2 * 4 * 8
-
-
-def test_operators_of_other_classes_have_no_flops_here() -> None:
-    assert calls(lambda: F.softmax(F.relu(torch.ones(4, 4)).exp(), -1).sum()) == {}
+def test_other_classes_have_flops_of_their_own() -> None:
+    done = [work_ for _, work_ in recorded(lambda: F.relu(torch.ones(4, 4)).exp().sum())]
+    assert {w.flops_matrix for w in done} == {0}
+    # relu compares, exp is 1 an output element, a sum 1 an input element; ones fill
+    assert sum(w.flops_all for w in done) == 16 + 16
 
 
 # --- parameters -----------------------------------------------------------------------------------------------------
@@ -436,7 +441,7 @@ def test_case_8_shared_and_tied_parameters_count_once(run: Run, task_of: Any) ->
         made["total"] = sum(p.numel() for p in model.parameters())
         return still({"model": model, "view": model["embedding"]})
 
-    table = parameters(run(task_of(build), "complexity"))
+    table = parameters(run(task_of(build), "operators"))
     once = table[table["shared_with"].isna()]
     assert made["total"] == 50 * 10 + 110
     assert once["numel"].sum() == 610
@@ -460,7 +465,7 @@ def test_frozen_half_and_optimizer_only_parameters(run: Run, task_of: Any) -> No
         optimizer = torch.optim.SGD([{"params": model[1].parameters()}, {"params": [loose]}], lr=0.1)
         return still({"net": model}, {"sgd": optimizer})
 
-    table = parameters(run(task_of(build), "complexity"))
+    table = parameters(run(task_of(build), "operators"))
     columns = ["model", "name", "shape", "dtype", "numel", "nbytes", "trainable"]
     rows = [
         tuple(v.tolist() if hasattr(v, "tolist") else v for v in row) for row in table[columns].itertuples(index=False)
@@ -475,7 +480,7 @@ def test_frozen_half_and_optimizer_only_parameters(run: Run, task_of: Any) -> No
 
 
 def test_a_task_without_parameters(run: Run, task_of: Any) -> None:
-    captured = run(task_of(lambda c: still({})), "complexity")
+    captured = run(task_of(lambda c: still({})), "operators")
     assert "parameters" not in captured.tables or captured.tables["parameters"].num_rows == 0
 
 
@@ -489,9 +494,9 @@ def test_a_task_of_several_kinds_of_steps_is_told_which_one_was_counted(
 
     plain = mlp.build(mlp.configure("tiny"))
     two = dataclasses.replace(plain, kind=lambda index: "critic" if index % 6 else "generator")
-    found = [note.text for note in run(task_of(lambda config: two), "complexity").notes]
+    found = [note.text for note in run(task_of(lambda config: two), "operators").notes]
     assert "The task has steps of the kinds critic, generator; counted is a step of the kind critic." in found
-    assert not any("kinds" in note.text for note in run(mlp, "complexity").notes)
+    assert not any("kinds" in note.text for note in run(mlp, "operators").notes)
 
 
 def test_parameters_made_in_the_first_step_count(run: Run, task_of: Callable[..., Task]) -> None:
@@ -503,5 +508,5 @@ def test_parameters_made_in_the_first_step_count(run: Run, task_of: Callable[...
 
         return Built(step, lambda index: torch.ones(4, 7), {"model": model}, 4)
 
-    parameters = run(task_of(build), "complexity").tables["parameters"].to_pandas()
+    parameters = run(task_of(build), "operators").tables["parameters"].to_pandas()
     assert parameters["numel"].sum() == 7 * 5 + 5

@@ -163,7 +163,7 @@ def test_state_is_restored_when_the_task_raises(run: Run, task_of: Any, passname
     assert {name: read() for name, (read, _) in STATE.items()} == before
 
 
-@pytest.mark.parametrize("passname", ["complexity", "memory", "timing", "timeline", "primitives"])
+@pytest.mark.parametrize("passname", ["operators", "memory", "timing", "timeline", "primitives"])
 @pytest.mark.usefixtures("torch_unchanged")
 def test_state_is_restored_at_ctrl_c(run: Run, task_of: Any, passname: str) -> None:
     before = {name: read() for name, (read, _) in STATE.items()}
@@ -208,7 +208,7 @@ def test_case_1_a_profiler_started_by_hand_is_refused(run: Run, mlp: Task) -> No
     profiler.start()
     try:
         with pytest.raises(CaptureError):
-            run(mlp, "complexity")
+            run(mlp, "operators")
     finally:
         profiler.stop()
 

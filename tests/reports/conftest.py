@@ -30,6 +30,8 @@ OPERATORS: list[tuple[str, str, str, float]] = [
     ("aten::view", "data arrangement", "data arrangement", 0.0025),
 ]
 TOTAL_NS = 8_000_000
+MIB = 2**20
+COUNTED = {"pass": "operators", "preset": "paper", "batch_size": 256, "device": "cpu"}
 
 
 def _pass(**fields: Any) -> dict[str, Any]:
@@ -99,10 +101,7 @@ def _categories() -> dict[str, Any]:
 
 def _complexity() -> dict[str, Any]:
     return {
-        "pass": "complexity",
-        "preset": "paper",
-        "batch_size": 256,
-        "device": "cpu",
+        **COUNTED,
         "tensors": "fake",
         "samples": 256,
         "params_total": 27_360,
@@ -112,12 +111,110 @@ def _complexity() -> dict[str, Any]:
         "flops_matrix_forward": 375_000_000,
         "flops_matrix_backward": 749_000_000,
         "flops_matrix_step": 1_124_000_000,
+        "flops_matrix_step_causal_half": 1_124_000_000,
+        "flops_all_step": 1_500_000_000,
+        "flops_all_forward": 500_000_000,
+        "flops_all_backward": 900_000_000,
         "flops_matrix_forward_per_sample": 1_464_843.75,
         "macs_forward_per_sample": 732_421.875,
         "coverage_calls": 0.9412,
-        "coverage_matrix_calls": 0.96,
-        "uncounted": [{"name": "custom::fused_conv", "calls": 1}],
+        "coverage_bytes": 0.98,
+        "uncounted": [{"name": "custom::fused_conv", "calls": 11}],
         "operator_calls": 187,
+        "bytes_read": 600 * MIB,
+        "bytes_written": 400 * MIB,
+    }
+
+
+def _operators() -> dict[str, Any]:
+    """As many calls, FLOPs and bytes as block `complexity` has."""
+    work = [
+        ("aten::convolution_backward", "backward", 12, 749_000_000, 749_000_000, 250, 150),
+        ("aten::convolution", "forward", 6, 375_000_000, 375_000_000, 150, 100),
+        ("aten::mul", "backward", 80, 0, 151_000_000, 100, 100),
+        ("aten::threshold", "forward", 70, 0, 125_000_000, 60, 30),
+        ("aten::_foreach_add_", "optimizer", 8, 0, 100_000_000, 40, 20),
+        ("custom::fused_conv", "forward", 11, 0, 0, 0, 0),
+    ]
+    fields = ("name", "phase", "calls", "flops_matrix", "flops_all", "bytes_read", "bytes_written")
+    rows = [dict(zip(fields, (*row[:5], row[5] * MIB, row[6] * MIB), strict=True)) for row in work]
+    return {**COUNTED, "rows": rows}
+
+
+def _modules() -> dict[str, Any]:
+    tree = [  # module, depth, calls, matrix, all, parameters, share; the rows of depth 0 are the step
+        ("(outside modules)", 0, 8, 0, 100_000_000, 0, 100 / 1500),
+        ("model", 0, 179, 1_124_000_000, 1_400_000_000, 27_360, 1400 / 1500),
+        ("model.localization", 1, 100, 624_000_000, 900_000_000, 20_000, 900 / 1500),
+        ("model.localization.conv", 2, 60, 624_000_000, 700_000_000, 15_000, 700 / 1500),
+        ("model.localization.conv.inner", 3, 30, 624_000_000, 690_000_000, 15_000, 690 / 1500),
+        ("model.localization.conv.inner.deep", 4, 20, 624_000_000, 680_000_000, 15_000, 680 / 1500),
+        ("model.classifier", 1, 79, 500_000_000, 500_000_000, 7_360, 500 / 1500),
+    ]
+    fields = ("module", "depth", "calls", "flops_matrix", "flops_all", "params", "share")
+    moved = {"bytes_read": 300 * MIB, "bytes_written": 200 * MIB}
+    return {**COUNTED, "rows": [{**dict(zip(fields, row, strict=True)), **moved} for row in tree]}
+
+
+def _reuse(left: float) -> dict[str, Any]:
+    """A locality of which ``left`` of the 1,000 MiB of operator bytes are left by the largest cache."""
+    capacities = [2**exponent for exponent in range(18, 37)]
+    ratios = [max(left, 1 - 0.1 * index) for index in range(len(capacities))]
+    return {
+        "operator_bytes": 1000 * MIB,
+        "unique_bytes": 400 * MIB,
+        "cold_bytes": 390 * MIB,
+        "compulsory_bytes": 20 * MIB,
+        "unplaced_bytes": 3 * MIB,
+        "largest_operator_bytes": 64 * MIB,
+        "traffic": [[size, ratio * 1000 * MIB] for size, ratio in zip(capacities, ratios, strict=True)],
+        "miss_ratio": [[size, ratio] for size, ratio in zip(capacities, ratios, strict=True)],
+        "wss_50": 8 * MIB,
+        "wss_90": 128 * MIB,
+        "wss_99": 256 * MIB,
+        "reuse_classes": {"same chain": 0.75, "optimizer": 0.05, "forward to backward": 0.2, "other": 0.0},
+        "reuse_count_mean": 2.5,
+    }
+
+
+def _model_memory() -> dict[str, Any]:
+    classes = ("weight", "gradient", "optimizer state", "activation", "input", "workspace")
+    live: dict[str, list[int]] = {"order": list(range(187, 374))}
+    for number, name in enumerate(classes, start=1):
+        live[name] = [number * MIB if index != 90 else 10 * number * MIB for index in range(187)]
+    live["optimizer state"] = [0] * 187
+    return {
+        **COUNTED,
+        "tensors": "fake",
+        "peak_bytes": 180 * MIB,
+        "peak_classes": {name: live[name][90] for name in classes},
+        **_reuse(0.04),
+        "allocator": _reuse(0.02),
+        "fused": {"operators": 90, "operator_bytes": 700 * MIB, "groups": 12, "eager_operators": 160},
+        "dag_width": 2.75,
+        "dag_width_flops": 1.25,
+        "dag_depth": 68,
+        "live": live,
+    }
+
+
+def _roofline() -> dict[str, Any]:
+    points = [
+        {"name": row["name"], "flops": row["flops_all"], "bytes": moved, "intensity": row["flops_all"] / moved}
+        for row in _operators()["rows"]
+        if (moved := row["bytes_read"] + row["bytes_written"])
+    ]
+    return {
+        "device": "h100-sxm",
+        "dtype": "float32",
+        "peak_flops": 66.9e12,
+        "bandwidth": 3.35e12,
+        "balance": 66.9e12 / 3.35e12,
+        "intensity": 1_500 / 1048.576,
+        "capacities": [[size, 1_500e6 / moved] for size, moved in _reuse(0.04)["traffic"]],
+        "points": points,
+        "memory_bound_share": 0.875,
+        "time_ns": 313_000,
     }
 
 
@@ -149,7 +246,7 @@ def _primitives() -> dict[str, Any]:
     return {**where, **of, "rows": rows}
 
 
-def _memory() -> dict[str, Any]:
+def _measured_memory() -> dict[str, Any]:
     moments = [("start", 300, 310), ("built", 320, 330), ("warmup", 400, 450), ("steps", 410, 460)]
     rows = [
         {
@@ -194,21 +291,36 @@ def usual() -> dict[str, Any]:
         "passes": {
             "timing": _timed(9.81, 9.6125, 10.0875, 1.0),
             "timeline": _timed(13.2, 12.9, 13.6, 1.34),
-            "complexity": _pass(preset="paper", batch_size=256, samples=256, tensors="fake", seconds=0.31),
+            "operators": _pass(preset="paper", batch_size=256, samples=256, tensors="fake", seconds=0.31),
             "primitives": _pass(),
             "memory": _pass(),
         },
         "complexity": _complexity(),
+        "operators": _operators(),
+        "modules": _modules(),
+        "memory": _model_memory(),
+        "roofline": _roofline(),
         "hotspots": _hotspots(),
         "categories": _categories(),
         "primitives": _primitives(),
-        "measured_memory": _memory(),
+        "measured_memory": _measured_memory(),
         "power": None,
         "steps": _steps(),
     }
 
 
-BLOCKS = ("complexity", "hotspots", "categories", "primitives", "measured_memory", "power")
+BLOCKS = (
+    "complexity",
+    "operators",
+    "modules",
+    "memory",
+    "roofline",
+    "hotspots",
+    "categories",
+    "primitives",
+    "measured_memory",
+    "power",
+)
 
 
 def nothing() -> dict[str, Any]:
@@ -229,7 +341,18 @@ def empty() -> dict[str, Any]:
         hotspots={**where, "of": "kernel time", "steps": 0, "total_ns": None, "rows": []},
         categories={**where, "of": "kernel time", "paper": {}, "full": {}, "unknown_share": None, "unknown_names": []},
         primitives={**where, "of": "oneDNN primitive time", "steps": 0, "total_ns": None, "rows": []},
-        memory={**where, "rows": [], "peak_bytes": None},
+        operators={**where, "rows": []},
+        modules={**where, "rows": []},
+        memory={
+            **where,
+            "peak_bytes": None,
+            "peak_classes": {},
+            "traffic": [],
+            "allocator": None,
+            "live": {"order": []},
+        },
+        measured_memory={**where, "rows": [], "peak_bytes": None},
+        roofline={"device": None, "dtype": None, "peak_flops": None, "bandwidth": None, "capacities": [], "points": []},
         power={**where, "devices": []},
         steps={**where, "rows": []},
     )
@@ -260,6 +383,20 @@ def hostile() -> dict[str, Any]:
     summary["categories"]["unknown_names"] = names
     summary["categories"]["full"] = {HOSTILE: 0.75, "GEMM": 0.25}
     summary["primitives"]["rows"][0]["shape"] = HOSTILE * 300
+    summary["operators"]["rows"] = [{**summary["operators"]["rows"][0], "name": name} for name in names]
+    summary["modules"]["rows"] += [
+        {**summary["modules"]["rows"][1], "module": f"model.{name}", "depth": 1} for name in names
+    ]
+    summary["complexity"]["uncounted"] = [{"name": name, "calls": 1} for name in names]
+    summary["memory"]["peak_classes"] = {HOSTILE: 180 * MIB}
+    summary["memory"]["live"] = {"order": [5], HOSTILE: [180 * MIB]}
+    summary["memory"]["reuse_classes"] = {HOSTILE: 1.0}
+    summary["memory"].update(traffic=[[2**20, 0], [2**21, None]], operator_bytes=0, compulsory_bytes=None)
+    summary["roofline"]["device"] = summary["roofline"]["dtype"] = HOSTILE
+    summary["roofline"]["points"] = [
+        {"name": HOSTILE, "flops": None, "bytes": 1.0, "intensity": None},
+        {"name": HOSTILE, "flops": 0, "bytes": 1.0, "intensity": 0.0},
+    ]
     summary["notes"] = [{"about": HOSTILE, "text": HOSTILE * 100}]
     summary["task"], summary["variant"] = f"train{HOSTILE}.py", HOSTILE
     summary["run"], summary["command"] = HOSTILE, ["wcbench", HOSTILE]

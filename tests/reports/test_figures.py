@@ -12,9 +12,23 @@ import numpy as np
 import pytest
 
 from wcbench import kernels
+from wcbench.analysis.live import CLASSES
 from wcbench.reports import figures, palette
-from wcbench.reports.figures import NARROW, WIDE, fit, svg, text_width
-from wcbench.reports.model import Bar, BarPanel, Bars, FigureData, StepPoint, StepTimes
+from wcbench.reports.canvas import NARROW, WIDE, fit, text_width
+from wcbench.reports.figures import svg
+from wcbench.reports.model import (
+    Bar,
+    BarPanel,
+    Bars,
+    CapacityCurves,
+    Curve,
+    FigureData,
+    LiveCurve,
+    Roofline,
+    RoofPoint,
+    StepPoint,
+    StepTimes,
+)
 from wcbench.reports.profile_report import profile_report
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.
@@ -75,7 +89,76 @@ def test_many_steps_are_capped_and_said_to_be() -> None:
     assert figure.axes[0].get_xlabel() == "step (the first 400 of 5,000)"
 
 
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_live_bytes_stack_to_the_peak(summary: dict[str, Any], width: int) -> None:
+    figure = draw(figures_of(summary)["memory-live"], width)
+    axes = figure.axes[0]
+    assert len(axes.patches) == 5  # no optimizer state
+    heights = [patch.get_xy()[:, 1].max() / 2**20 for patch in axes.patches]
+    assert heights == pytest.approx([180, 120, 70, 30, 10])  # from the top of the stack down
+    assert axes.patches[0].get_facecolor() == mpl.colors.to_rgba(palette.live_color("workspace"))
+    assert {"peak 180 MiB", "activation", "workspace", "live bytes"} <= set(texts(figure))
+    assert "optimizer state" not in texts(figure)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_traffic_against_capacity(summary: dict[str, Any], width: int) -> None:
+    figure = draw(figures_of(summary)["memory-traffic"], width)
+    axes = figure.axes[0]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    curves = [line for line in axes.lines if len(line.get_xdata()) > 2]
+    drawn = [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in reversed(curves)]
+    expected = [summary["memory"]["traffic"], summary["memory"]["allocator"]["traffic"]]
+    assert drawn == [[tuple(point) for point in curve] for curve in expected]
+    shaded = axes.patches[0]
+    assert (shaded.get_x(), shaded.get_x() + shaded.get_width()) == (2**18, 64 * 2**20)
+    said = set(texts(figure))
+    assert {"operator bytes 0.977 GiB", "compulsory 20.0 MiB", "below an operator's operands: too low"} <= said
+    assert {"1 GiB", "logical (each tensor's bytes new)"} <= said
+
+
+def test_miss_ratios_are_shares(summary: dict[str, Any]) -> None:
+    axes = draw(figures_of(summary)["memory-misses"]).axes[0]
+    assert axes.get_yscale() == "linear"
+    assert axes.lines[-1].get_ydata()[0] == 1.0
+    assert axes.lines[-1].get_ydata()[-1] == 0.04
+
+
+def test_nothing_is_shaded_where_the_model_holds_everywhere(summary: dict[str, Any]) -> None:
+    summary["memory"]["largest_operator_bytes"] = 2**10
+    figure = draw(figures_of(summary)["memory-traffic"])
+    assert not figure.axes[0].patches
+    assert "below an operator's operands: too low" not in texts(figure)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_roofline_puts_operators_on_the_roof(summary: dict[str, Any], width: int) -> None:
+    figure = draw(figures_of(summary)["roofline-figure"], width)
+    axes = figure.axes[0]
+    points = axes.collections[0].get_offsets()
+    expected = [(row["intensity"], min(66.9e12, row["intensity"] * 3.35e12)) for row in summary["roofline"]["points"]]
+    assert np.asarray(points) == pytest.approx(np.array(expected))
+    assert axes.get_xlabel() == "FLOP/byte"
+    assert any(text.startswith("no cache") for text in texts(figure))
+
+
+def test_rounding_of_paths_leaves_texts_alone() -> None:
+    data = Bars("share (%)", (BarPanel("", (Bar("v1.23456789", "gemm", 1.0),)),))
+    text = svg(data, width=NARROW, prefix="a", label="0.98765")
+    assert "v1.23456789" in text
+    assert "0.98765" in text
+    assert not re.search(r'\bd="[^"]*\.\d{3}', text)
+
+
 def test_degenerate_figures() -> None:
+    draw(LiveCurve((0,), (("weight", (0,)),)), NARROW)
+    draw(LiveCurve((7,), (("strange", (5,)),)), NARROW)
+    draw(LiveCurve((1, 2), ()), NARROW)
+    one = Curve("one", ((1024.0, 0.0),))
+    draw(CapacityCurves("traffic", "bytes", (one,), (("operator bytes", 0),), None), NARROW)
+    draw(CapacityCurves("misses", "share", (one,), (), 2.0**70))
+    draw(Roofline(1e12, 1e9, (), None, ()), NARROW)
+    draw(Roofline(1e12, 1e9, (RoofPoint("a", 0.0, 0.0),), 0.5, ((2.0**20, 0.5),)))
     draw(Bars("share (%)", (BarPanel("", ()),)), NARROW)
     draw(Bars("share (%)", (BarPanel("a", (Bar("n", "c", 0.0),)), BarPanel("b", ()))))
     draw(StepTimes((StepPoint(0, 1.0, "warmup"),), None, None, None))
@@ -129,6 +212,13 @@ def test_the_eight_can_be_told_apart(kind: str) -> None:
     seen = {name: _lab(np.array(DEFICIENCY[kind]) @ _linear(color)) for name, color in palette.PAPER.items()}
     for (one, a), (two, b) in itertools.combinations(seen.items(), 2):
         assert np.linalg.norm(a - b) > 10, f"{one} and {two} look alike to {kind}"
+
+
+def test_classes_of_live_bytes_take_colours_that_can_be_told_apart() -> None:
+    assert list(palette.LIVE) == list(CLASSES)
+    assert len(set(palette.LIVE.values())) == len(palette.LIVE)
+    assert set(palette.LIVE.values()) <= set(palette.PAPER.values())
+    assert palette.live_color("strange") == palette.UNKNOWN
 
 
 def test_every_category_has_a_colour_of_its_own() -> None:

@@ -109,3 +109,10 @@ def test_long_names() -> None:
 def test_commands_can_be_pasted() -> None:
     assert fmt.command(["wcbench", "--set", "title=two words"]) == "wcbench --set 'title=two words'"
     assert fmt.command("as it is") == "as it is"
+
+
+def test_a_column_of_each_has_a_unit_in_every_cell() -> None:
+    assert fmt.column([14.3e12, 5.0e6, 0, None], "si_each", "FLOP") == fmt.ColumnText(
+        "FLOP", ("14.3 T", "5.00 M", "0", "n/a")
+    )
+    assert fmt.column([2**40, 2**10, None], "bytes_each") == fmt.ColumnText("", ("1.00 TiB", "1.00 KiB", "n/a"))

@@ -16,7 +16,7 @@ def test_usual(summary: dict[str, Any]) -> None:
         "The largest part of the operator self time goes to convolution (41.2 %); "
         "the top 3 of 16 operators make up 53.8 %.",
         "At preset paper, batch 256, it has 27,360 parameters and does 1.12 GFLOP of matrix work a step "
-        "(counted for 96.0 % of the matrix operators).",
+        "(1.50 GFLOP in all, counted for 94.1 % of the operator calls), with 180 MiB alive at its peak.",
     )
 
 
@@ -30,7 +30,9 @@ def test_nothing_measured(summary: dict[str, Any]) -> None:
 
 
 def test_conditions_are_repeated_only_where_they_differ(summary: dict[str, Any]) -> None:
-    summary["complexity"].update(preset="small", batch_size=64, coverage_matrix_calls=1.0, params_total=25_557_032)
+    summary["complexity"].update(
+        preset="small", batch_size=64, coverage_calls=1.0, flops_all_step=None, params_total=25_557_032
+    )
     assert lead(summary)[2] == "It has 25.6 M parameters and does 1.12 GFLOP of matrix work a step."
 
 
@@ -38,14 +40,22 @@ def test_conditions_are_repeated_only_where_they_differ(summary: dict[str, Any])
     ("change", "sentence"),
     [
         ({"flops_matrix_step": None}, "It has 27,360 parameters; its arithmetic could not be counted."),
-        ({"params_total": None}, "A step does 1.12 GFLOP of matrix work."),
+        ({"params_total": None}, "It does 1.12 GFLOP of matrix work a step."),
         ({"params_total": 1}, "It has 1 parameter and does 1.12 GFLOP of matrix work a step."),
         ({"params_total": None, "flops_matrix_step": None}, "Its parameters and its arithmetic could not be counted."),
     ],
 )
 def test_size_with_parts_absent(summary: dict[str, Any], change: dict[str, Any], sentence: str) -> None:
-    summary["complexity"].update(preset="small", batch_size=64, coverage_matrix_calls=None, **change)
+    summary["complexity"].update(
+        preset="small", batch_size=64, coverage_calls=None, **{"flops_all_step": None, **change}
+    )
     assert lead(summary)[2] == sentence
+
+
+def test_live_bytes_of_another_preset_are_left_out(summary: dict[str, Any]) -> None:
+    assert "180 MiB alive" in lead(summary)[2]
+    summary["memory"]["preset"] = "small"
+    assert "alive" not in lead(summary)[2]
 
 
 @pytest.mark.parametrize(

@@ -31,14 +31,15 @@ def test_text(summary: dict[str, Any]) -> None:
             "  step       9.8 ms (quartiles 9.6 to 10.1 ms, 10 steps), 6,520 samples/s",
             "  model      27,360 parameters",
             "  work       1.12 GFLOP of matrix work a step "
-            "(preset paper, batch 256; 96.0 % of matrix operators counted)",
+            "(preset paper, batch 256; 1.50 GFLOP in all; 94.1 % of operator calls counted)",
+            "  memory     180 MiB alive at the step's peak (preset paper, batch 256)",
             "  hotspots   share of operator self time, 16 operators in all",
             "     21.2 %  aten::mkldnn_convolution",
             "     20.0 %  aten::convolution_backward",
             "     12.5 %  aten::grid_sampler_2d",
             "     10.0 %  aten::grid_sampler_2d_backward",
             "      8.8 %  aten::max_pool2d_with_indices",
-            "  notes      2 notes on what is missing or doubtful: .notes",
+            "  notes      2 notes on what is missing or doubtful: .view('notes')",
         ]
     )
 

@@ -11,7 +11,22 @@ import pytest
 
 from wcbench.errors import RecordError, WcbenchError
 from wcbench.reports.format import Spread, show, visible
-from wcbench.reports.model import Bars, Column, Fact, Facts, Notes, Report, Section, StepTimes, Table, Text
+from wcbench.reports.model import (
+    Bars,
+    CapacityCurves,
+    Column,
+    Command,
+    Fact,
+    Facts,
+    FigureData,
+    Notes,
+    Report,
+    Roofline,
+    Section,
+    StepTimes,
+    Table,
+    Text,
+)
 from wcbench.reports.profile_report import profile_report
 from wcbench.reports.sections import SECTIONS
 
@@ -21,8 +36,11 @@ ORDER = [
     "categories",
     "steps",
     "complexity",
-    "primitives",
+    "operators",
+    "modules",
     "memory",
+    "roofline",
+    "primitives",
     "power",
     "notes",
     "provenance",
@@ -130,17 +148,165 @@ def test_steps_without_single_times_have_a_table_only(summary: dict[str, Any]) -
     assert section.facts()["Step time, median"].value == Spread(9.81, 9.6125, 10.0875)
 
 
-def test_complexity_says_flop_and_mac_and_how_much_is_covered(summary: dict[str, Any]) -> None:
+def test_complexity_has_both_totals_and_says_how_much_is_covered(summary: dict[str, Any]) -> None:
     section = profile_report(summary).section("complexity")
+    assert section.table("complexity-work").rows == (
+        ("whole step", 1_124_000_000, 1_500_000_000),
+        ("forward", 375_000_000, 500_000_000),
+        ("backward", 749_000_000, 900_000_000),
+    )
     facts = section.facts()
     assert (facts["Forward, per sample"].value, facts["Forward, per sample"].unit) == (1_464_843.75, "FLOP")
     assert (facts["The same in MAC"].value, facts["The same in MAC"].unit) == (732_421.875, "MAC")
-    assert facts["Coverage, matrix operators"].value == 0.96
-    assert section.table("complexity-uncounted").rows == (("custom::fused_conv", 1),)
+    assert (facts["Coverage by calls"].value, facts["Coverage by bytes"].value) == (0.9412, 0.98)
+    assert (facts["Bytes read, step"].value, facts["Bytes written, step"].value) == (600 * 2**20, 400 * 2**20)
+    assert section.table("complexity-uncounted").rows == (("custom::fused_conv", 11),)
     text = section.blocks[0]
     assert isinstance(text, Text)
     assert "1 MAC = 2 FLOP" in text.text
     assert "fake tensors" in text.text
+
+
+def test_causal_attention_has_a_row_only_where_it_differs(summary: dict[str, Any]) -> None:
+    summary["complexity"]["flops_matrix_step_causal_half"] = 1_000_000_000
+    table = profile_report(summary).section("complexity").table("complexity-work")
+    assert table.rows[1] == ("causal attention without its masked half", 1_000_000_000, None)
+
+
+def test_operators(summary: dict[str, Any]) -> None:
+    section = profile_report(summary).section("operators")
+    table, rows = section.table("operators-table"), summary["operators"]["rows"]
+    assert table.column("operator") == tuple(row["name"] for row in rows)
+    assert table.column("work, all") == tuple(row["flops_all"] for row in rows)
+    assert table.column("phase")[-2:] == ("optimizer", "forward")
+    assert section.facts()["Longest chain"].value == 68
+    summary["memory"] = None
+    assert not profile_report(summary).section("operators").facts()
+
+
+def test_many_operators_are_cut(hostile_report: Report) -> None:
+    table = hostile_report.section("operators").table("operators-table")
+    assert (len(table.rows), table.hidden) == (60, 35)
+    assert table.more.endswith(" operators --json")
+
+
+def test_modules_are_a_tree_of_which_the_lower_levels_are_named(summary: dict[str, Any]) -> None:
+    section = profile_report(summary).section("modules")
+    table = section.table("modules-table")
+    plain = [name.replace("\N{NO-BREAK SPACE}", " ") for name in table.column("module")]
+    assert plain == [
+        "(outside modules)",
+        "model",
+        "   localization",
+        "      conv",
+        "         inner",
+        "   classifier",
+    ]
+    assert table.column("share")[1] == 1400 / 1500
+    assert table.column("parameters")[1] == 27_360
+    command = section.blocks[2]
+    assert isinstance(command, Command)
+    assert command.label == "1 module further down the tree"
+    assert command.text.endswith(" modules --json")
+
+
+def test_memory_has_the_model_and_then_what_was_measured(summary: dict[str, Any]) -> None:
+    section = profile_report(summary).section("memory")
+    assert [table.id for table in section.tables()] == [
+        "memory-classes",
+        "memory-reuse",
+        "memory-capacities",
+        "memory-fused",
+        "memory-table",
+    ]
+    assert [figure.id for figure in section.figures()] == ["memory-live", "memory-traffic", "memory-misses"]
+    assert all("inter-operator reuse model" in figure.caption for figure in section.figures())
+    facts = section.facts()
+    assert facts["Live bytes, peak"].value == 180 * 2**20
+    assert [facts[f"Working set {share} %"].value for share in (50, 90, 99)] == [8 * 2**20, 128 * 2**20, 256 * 2**20]
+    assert facts["Measured peak"].value == 460 * 2**20
+    assert section.table("memory-classes").rows[0] == ("workspace", 60 * 2**20)
+    assert section.table("memory-fused").column("operator bytes") == (1000 * 2**20, 700 * 2**20)
+    assert section.table("memory-fused").column("operators") == (160, 90)
+
+
+@pytest.mark.parametrize(
+    ("absent", "left"),
+    [
+        ("memory", ["memory-table"]),
+        ("measured_memory", ["memory-classes", "memory-reuse", "memory-capacities", "memory-fused"]),
+    ],
+)
+def test_each_half_of_memory_stands_alone(summary: dict[str, Any], absent: str, left: list[str]) -> None:
+    summary[absent] = None
+    report = profile_report(summary)
+    assert [table.id for table in report.section("memory").tables()] == left
+    assert any(text.startswith(f"{absent}: Not in this report") for text in note_texts(report.section("notes")))
+
+
+def test_a_note_of_the_measuring_pass_is_no_reason_for_the_model(summary: dict[str, Any]) -> None:
+    summary.update(memory=None, notes=[{"about": "memory", "text": "The device has no counter."}])
+    texts = note_texts(profile_report(summary).section("notes"))
+    assert any("memory: Not in this report: pass operators ran but left nothing" in text for text in texts)
+
+
+def test_capacity_figures_hold_both_identities_and_the_doubtful_region(summary: dict[str, Any]) -> None:
+    summary["memory"]["traffic_tiled"] = [[2**18, 2000 * 2**20], [2**19, 1500 * 2**20]]
+    _, traffic, misses = profile_report(summary).section("memory").figures()
+    assert isinstance(traffic.data, CapacityCurves)
+    assert isinstance(misses.data, CapacityCurves)
+    names = [curve.name.split(" ")[0] for curve in traffic.data.curves]
+    assert names == ["logical", "allocator", "logical,"]
+    assert list(traffic.data.curves[0].points[0]) == [2**18, 1000 * 2**20]
+    assert dict(traffic.data.levels) == {"operator bytes": 1000 * 2**20, "compulsory": 20 * 2**20}
+    assert traffic.data.too_low == misses.data.too_low == 64 * 2**20
+    assert "Logical (each tensor's bytes new): 0.977 GiB at 256 KiB, 40.0 MiB at 64.0 GiB." in traffic.alt
+
+
+def test_a_tiling_bound_that_changes_nothing_is_no_curve(summary: dict[str, Any]) -> None:
+    summary["memory"]["traffic_tiled"] = summary["memory"]["traffic"]
+    _, traffic, _ = profile_report(summary).section("memory").figures()
+    assert isinstance(traffic.data, CapacityCurves)
+    assert len(traffic.data.curves) == 2
+
+
+def test_capacities_stand_in_a_table_too(summary: dict[str, Any]) -> None:
+    """A terminal shows no figures, and some readers see none."""
+    summary["memory"]["allocator"]["traffic"] = [[2**20, 5.0]]
+    table = profile_report(summary).section("memory").table("memory-capacities")
+    model = summary["memory"]
+    assert table.column("capacity") == tuple(size for size, _ in model["traffic"])
+    assert table.column("traffic, logical") == tuple(moved for _, moved in model["traffic"])
+    assert table.column("traffic, allocator") == (None, None, 5.0, *[None] * 16)
+    assert table.column("misses, allocator") == tuple(ratio for _, ratio in model["allocator"]["miss_ratio"])
+
+
+def test_roofline(summary: dict[str, Any]) -> None:
+    section = profile_report(summary).section("roofline")
+    assert section.facts()["Peak"].value == 66.9e12
+    data = next(section.figures()).data
+    assert isinstance(data, Roofline)
+    assert [point.name for point in data.points] == [row["name"] for row in summary["roofline"]["points"]]
+    assert data.capacities[0][0] == 2**18
+    assert section.table("roofline-table").column("FLOP/byte")[0] == summary["roofline"]["points"][0]["intensity"]
+
+
+def test_no_roofline_without_peaks_and_the_reason(summary: dict[str, Any]) -> None:
+    summary["roofline"] = None
+    summary["notes"].append({"about": "roofline", "text": "The device is not in devices.toml."})
+    report = profile_report(summary)
+    assert "roofline" not in [section.id for section in report.sections]
+    texts = note_texts(report.section("notes"))
+    assert "roofline: Not in this report. The device is not in devices.toml." in texts
+
+
+def test_operators_of_next_to_no_work_do_not_stretch_the_roofline(summary: dict[str, Any]) -> None:
+    summary["roofline"]["points"].append({"name": "tiny", "flops": 10, "bytes": 10**9, "intensity": 1e-8})
+    section = profile_report(summary).section("roofline")
+    data = next(section.figures()).data
+    assert isinstance(data, Roofline)
+    assert "tiny" not in [point.name for point in data.points]
+    assert "tiny" in section.table("roofline-table").column("operator")
 
 
 def test_power_keeps_both_energies_and_absent_ones_absent(summary: dict[str, Any]) -> None:
@@ -163,7 +329,7 @@ def test_missing_sections_are_named_with_their_reason(summary: dict[str, Any]) -
     summary["notes"].append({"about": "timing", "text": "The host was busy."})
     summary["notes"].append({"about": "primitives", "text": "oneDNN is switched off."})
     texts = note_texts(profile_report(summary).section("notes"))
-    assert "memory: Not in this report: pass memory was not run." in texts
+    assert "measured_memory: Not in this report: pass memory was not run." in texts
     assert "power: Not in this report. No GPU: NVML is not installed, and RAPL is not read." in texts
     assert "complexity: Not in this report. custom::fused_conv has no FLOP formula." in texts
     assert "primitives: Not in this report. oneDNN is switched off." in texts
@@ -196,7 +362,7 @@ def test_provenance(summary: dict[str, Any]) -> None:
     assert section.facts()["Memory"].value == 8 * 1024**3
     assert section.facts()["GPUs"].value == "none"
     passes = section.table("provenance-passes")
-    assert passes.column("pass") == ("timing", "timeline", "complexity", "primitives", "memory")
+    assert passes.column("pass") == ("timing", "timeline", "operators", "primitives", "memory")
     assert passes.column("overhead") == (1.0, 1.34, None, None, None)
     assert dict(section.table("provenance-packages").rows)["nvidia-ml-py"] == "not installed"
 
@@ -212,7 +378,7 @@ def strings(value: Any) -> Iterator[str]:
     elif isinstance(value, tuple):
         for item in value:
             yield from strings(item)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, Bars | StepTimes):
+    elif dataclasses.is_dataclass(value) and not isinstance(value, FigureData):
         for field in dataclasses.fields(value):
             yield from strings(getattr(value, field.name))
 

@@ -8,6 +8,7 @@ import traceback
 import typer
 
 from wcbench.cli.doctor import doctor
+from wcbench.cli.export import export
 from wcbench.cli.list import list_
 from wcbench.cli.profile import profile
 from wcbench.cli.report import report
@@ -25,6 +26,7 @@ app.command("list")(list_)
 app.command("profile")(profile)
 app.command("show")(show)
 app.command("report")(report)
+app.command("export")(export)
 app.command("doctor")(doctor)
 
 

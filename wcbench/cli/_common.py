@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from wcbench.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wcbench.profilers.capture import Progress
+    from wcbench.profilers.request import Progress
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A record: its folder, TASK, TASK:latest or TASK:ID.", show_default=False)
@@ -26,6 +27,10 @@ RunsOption = Annotated[
     Path | None, typer.Option("--runs", help="Folder of all records.  [default: $WCBENCH_RUNS or runs]")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for a machine (docs/json.md) to standard output.")]
+OnOption = Annotated[
+    str | None,
+    typer.Option("--on", metavar="DEVICE", help="Device of the roofline, e.g. h100-sxm.  [default: the record's GPU]"),
+]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress and no closing lines.")]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -36,10 +41,10 @@ def stderr() -> Console:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print to standard output, as wide as the terminal; 110 columns into a pipe."""
+    """Print to standard output, as wide as the terminal; COLUMNS or 160 columns into a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=110)
+        console = Console(highlight=False, width=int(os.environ.get("COLUMNS") or 160))
     console.print(renderable)
 
 

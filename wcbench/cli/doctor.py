@@ -25,7 +25,7 @@ def doctor(runs: RunsOption = None, as_json: JsonOption = False, debug: DebugOpt
         table.add_column("state")
         table.add_column("finding", overflow="fold")
         for check in found.checks:
-            finding = check.finding if check.remedy is None else f"{check.finding}. {check.remedy}"
+            finding = check.finding if check.remedy is None else f"{check.finding.rstrip('.')}. {check.remedy}"
             table.add_row(check.name, Text(check.state, _STYLE[check.state]), Text(finding))
         show(table)
     if any(check.state == "broken" for check in found.checks):

@@ -39,15 +39,13 @@ def _list_tasks(as_json: bool) -> None:
         print_json({"schema": "wcbench.tasks/1", "tasks": tasks})
         return
     table = Table(box=None, header_style="bold", caption="FLOPs: convolutions and matrix products; 1 MAC = 2 FLOP.")
-    for title in ("task", "model", "domain"):
-        table.add_column(title)
-    table.add_column("parameters", justify="right")
-    table.add_column("forward FLOP a sample", justify="right")
+    table.add_column("task", no_wrap=True)
+    table.add_column("model", overflow="fold")
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column("FLOP a sample, forward", justify="right", no_wrap=True)
     table.add_column("suites", overflow="fold")
     for row in rows:
-        table.add_row(
-            row.name, row.model, row.domain, f"{row.parameters:,}", f"{row.forward_flops:,}", ", ".join(row.suites)
-        )
+        table.add_row(row.name, row.model, f"{row.parameters:,}", f"{row.forward_flops:,}", "\n".join(row.suites))
     show(table)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 from pathlib import Path
@@ -31,14 +32,14 @@ def profile(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="paper, small or tiny, for all passes.  [default: complexity at paper; the others at small on a CPU, "
+            help="paper, small or tiny, for all passes.  [default: operators at paper; the others at small on a CPU, "
             "at paper on a GPU]",
         ),
     ] = None,
     passes: Annotated[
         str | None,
         typer.Option(
-            help="Comma-separated: complexity, memory, timing, power, timeline, primitives.  [default: all that the "
+            help="Comma-separated: operators, memory, timing, power, timeline, primitives.  [default: all that the "
             "device has]"
         ),
     ] = None,
@@ -61,8 +62,10 @@ def profile(
 ) -> None:
     """Profile a training task: time, hotspots, memory and complexity, each in a pass of its own."""
     from wcbench import api
+    from wcbench.profilers.streams import stdout_to_stderr
 
-    with progress(quiet) as report:
+    # with --json standard output is JSON alone, whatever the task prints
+    with progress(quiet) as report, stdout_to_stderr() if as_json else contextlib.nullcontext():
         made = api.profile(
             task,
             device=device,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wcbench.cli._common import DebugOption, ForceOption, QuietOption, RunArgument, RunsOption, closing
+from wcbench.cli._common import DebugOption, ForceOption, OnOption, QuietOption, RunArgument, RunsOption, closing
 
 
 def report(
@@ -18,6 +18,7 @@ def report(
     keep_names: Annotated[
         bool, typer.Option("--keep-names", help="Do not redact home paths, user and host names.")
     ] = False,
+    on: OnOption = None,
     runs: RunsOption = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -26,5 +27,5 @@ def report(
     """Write the report of a record: one HTML file that needs no network."""
     from wcbench import api
 
-    path = api.report(run, out, runs=runs, redact=not keep_names, force=force)
+    path = api.report(run, out, runs=runs, redact=not keep_names, on=on, force=force)
     closing([f"Wrote {path}", "Next: open it in a browser"], quiet=quiet, to_stderr=False)

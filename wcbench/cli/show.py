@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wcbench.cli._common import DebugOption, JsonOption, RunArgument, RunsOption, print_json
+from wcbench.cli._common import DebugOption, JsonOption, OnOption, RunArgument, RunsOption, print_json
 from wcbench.cli._common import show as show_
 
 
@@ -16,11 +16,13 @@ def show(
         str | None,
         typer.Argument(
             metavar="[SECTION]",
-            help="overview, hotspots, categories, steps, complexity, primitives, memory, power, notes or provenance.",
+            help="overview, hotspots, categories, steps, complexity, operators, modules, memory, roofline, "
+            "primitives, power, notes or provenance.",
         ),
     ] = None,
     rows: Annotated[int, typer.Option(help="Rows of a table to show.", min=1)] = 20,
     runs: RunsOption = None,
+    on: OnOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
@@ -29,8 +31,8 @@ def show(
 
     profile = api.load(run, runs=runs)
     if as_json:
-        print_json(api.summary(profile))
+        print_json(api.summary(profile, on=on))
         return
     from wcbench.reports.terminal import terminal_view
 
-    show_(terminal_view(api.summary(profile), section, rows))
+    show_(terminal_view(api.summary(profile, on=on), section, rows))

@@ -120,6 +120,11 @@ class Task(ABC):
         precision: str = "fp32",
     ) -> Config:
         """A checked config; raises UsageError or UnknownNameError on anything that cannot work."""
+        if not self.presets:
+            raise UsageError(
+                f"{type(self).__name__} defines no presets.",
+                "Add presets = {'paper': Settings(batch_size=...), 'small': ..., 'tiny': ...} to the class.",
+            )
         if preset not in self.presets:
             raise UnknownNameError("preset", preset, list(self.presets))
         if variant is not None and variant not in self.variants:

@@ -1,0 +1,213 @@
+"""Memory-access patterns of a training step from its operator stream: the inter-operator reuse model.
+
+What it is, and what it is not, stands in docs/locality.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+
+from wcbench import kernels
+from wcbench.analysis.complexity import last_step
+from wcbench.analysis.fusion import Fused, FusibleOp, fuse
+from wcbench.analysis.live import LiveBytes, live_bytes
+from wcbench.analysis.locality import Accesses, Lifetimes, Locality, locality, runs_of, to_allocator
+from wcbench.analysis.parallel import Parallelism, parallelism
+from wcbench.analysis.segments import NEVER
+from wcbench.analysis.source import Source
+from wcbench.analysis.tiling import tiling_excess
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from wcbench.record import Profile
+
+ITEMSIZES = {
+    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float16": 2, "bfloat16": 2,
+    "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+"""Bytes of an element, by torch's name of its type."""
+
+POINTWISE = frozenset({"element-wise", "ReLU activation", "other activation", "optimizer"})
+"""Categories whose operators map elements one by one; foreach optimizers do so over many tensors at once."""
+
+_PHASES = {"forward": 0, "backward": 1, "optimizer": 2, "other": 3}
+_UNPLACED = ("gather", "scatter")
+
+
+@dataclass(frozen=True)
+class MemoryAccess:
+    """Live bytes and reuse of the last recorded step.
+
+    ``logical`` takes each tensor's bytes as new ones, ``allocator`` lets a tensor have the addresses of dead ones.
+    ``tiling_excess`` is what matrix products and convolutions must move besides at each of ``logical.capacities``:
+    below the size of an operator's operands the reuse model alone is too low (`tiling.tiling_excess`).
+    ``eager_operators`` move bytes; ``fused`` is what remains of them when pointwise neighbours become one kernel.
+    """
+
+    source: Source
+    live: LiveBytes
+    logical: Locality
+    allocator: Locality
+    tiling_excess: NDArray[np.float64]
+    fused: Fused
+    eager_operators: int
+    parallelism: Parallelism
+
+    def to_frame(self) -> pd.DataFrame:
+        """Traffic at each capacity, of logical storages."""
+        return self.logical.to_frame()
+
+    def __repr__(self) -> str:
+        return f"{self.live!r}\n{self.logical!r}\n{self.fused!r}"
+
+
+def memory(profile: Profile) -> MemoryAccess | None:
+    """Memory-access patterns of a record; None where it has no operator stream."""
+    live = live_bytes(profile)
+    if live is None:
+        return None
+    accesses, lives = accesses_of(profile), lifetimes_of(profile)
+    logical = locality(accesses, lives)
+    operators = fusible_operators(profile)
+    moving = [op for op in operators if op.reads or op.writes]
+    outlive = lives.storage[lives.died == NEVER].tolist()
+    return MemoryAccess(
+        source=live.source,
+        live=live,
+        logical=logical,
+        allocator=locality(to_allocator(accesses, lives), lives),
+        tiling_excess=_tiling(profile, logical.capacities.tolist()),
+        fused=fuse(moving, outlive),
+        eager_operators=len(moving),
+        parallelism=parallelism([op.reads for op in operators], [op.writes for op in operators], _flops(profile)),
+    )
+
+
+def _tiling(profile: Profile, capacities: list[int]) -> NDArray[np.float64]:
+    """Excess of the step's matrix products and convolutions; attention kernels are left out, their bound is an order
+    of magnitude only."""
+    table = profile.arrow("operators")
+    table = table.filter(pc.equal(table["step"], pc.max(table["step"])))
+    columns = ["name", "flops_matrix", "bytes_read", "bytes_written", "inputs", "outputs"]
+    rows = [_product(row) for row in table.select(columns).to_pylist() if row["flops_matrix"] and row["outputs"]]
+    found = np.array([row for row in rows if row is not None], dtype=np.float64).reshape(-1, 4)
+    flops, moved, size, reuse = found.T
+    return tiling_excess(flops, moved, size, reuse, capacities)
+
+
+def _product(row: Mapping[str, Any]) -> tuple[int, int, int, float] | None:
+    """(FLOPs, bytes touched, bytes of an element, reuse) of a product or a convolution; None for what is neither."""
+    kind = kernels.classify(row["name"], host=True).full
+    if kind not in ("GEMM", "convolution"):
+        return None
+    reuse = 1.0 if kind == "GEMM" else _window_reuse([t["shape"] for t in row["inputs"]])
+    size = ITEMSIZES[row["outputs"][0]["dtype"]]
+    return row["flops_matrix"], row["bytes_read"] + row["bytes_written"], size, reuse
+
+
+def _window_reuse(shapes: list[list[int]]) -> float:
+    """Positions that an input element serves: kernel over stride, at least 1.
+
+    The kernel's tensor is the one of most dimensions with the smallest extents; the stride shows as the ratio of the
+    two others' extents (backward), and is taken as 1, the larger reuse and so the smaller bound, where only one is
+    there (forward).
+    """
+    spatial = [shape[2:] for shape in shapes if len(shape) == max(map(len, shapes))]
+    kernel = min(math.prod(extents) for extents in spatial)
+    maps = sorted(math.prod(extents) for extents in spatial)[1:]
+    stride = maps[-1] / maps[0] if len(maps) > 1 and maps[0] else 1.0
+    return max(1.0, kernel / max(1.0, stride))
+
+
+def _flops(profile: Profile) -> list[int]:
+    """All FLOPs of each operator of the last step; what no formula counts is 0 here and named in the notes."""
+    return [int(value) for value in last_step(profile)["flops_all"].fillna(0)]
+
+
+def fusible_operators(profile: Profile) -> list[FusibleOp]:
+    """The operators of the last step as the fusion rule sees them."""
+    table = profile.arrow("operators").select(["step", "name", "outputs", "accesses"])
+    last = pc.max(table["step"])
+    found = []
+    for row in table.filter(pc.equal(table["step"], last)).to_pylist():
+        pointwise = kernels.classify(row["name"], host=True).full in POINTWISE
+        elements = sum(math.prod(t["shape"]) for t in row["outputs"])
+        found.append(FusibleOp(pointwise, elements, _moved(row, write=False), _moved(row, write=True)))
+    return found
+
+
+def _moved(row: Mapping[str, Any], *, write: bool) -> dict[int, int]:
+    moved: dict[int, int] = {}
+    for access in row["accesses"]:
+        if access["write"] == write and access["nbytes"]:
+            moved[access["storage"]] = moved.get(access["storage"], 0) + access["nbytes"]
+    return moved
+
+
+def lifetimes_of(profile: Profile) -> Lifetimes:
+    """When storages live, in orders of table `operators`; those older than the stream are born at -1."""
+    table = profile.table("storages")
+    return Lifetimes.of(
+        Lifetimes(
+            storage=table["id"].to_numpy(dtype=np.int64),
+            born=table["born"].fillna(-1).to_numpy(dtype=np.int64),
+            died=table["died"].fillna(NEVER).to_numpy(dtype=np.int64),
+            nbytes=table["nbytes"].to_numpy(dtype=np.int64),
+        )
+    )
+
+
+def accesses_of(profile: Profile) -> Accesses:
+    """Accesses of all recorded steps, each cut into its contiguous runs.
+
+    An access has no place where its addresses depend on data (gathers, scatters), where it moves fewer bytes than its
+    tensor spans, or where it falls into too many runs (`segments.RUN_LIMIT`).
+    """
+    table = profile.arrow("operators").select(["order", "step", "phase", "accesses"])
+    rows: list[tuple[Any, ...]] = []
+    for order, step, phase, accesses in zip(*(column.to_pylist() for column in table.columns), strict=True):
+        for access in _whole_writes(accesses):
+            rows.extend((order, step, _PHASES[phase], *row) for row in _rows(access))
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 9).T
+    op, step, phase, storage, begin, end, write, weighted, nbytes = columns
+    return Accesses(
+        op, storage, begin, end, write.astype(bool), weighted.astype(bool), nbytes, step, phase.astype(np.int8)
+    )
+
+
+def _whole_writes(accesses: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Writes of one operator to one tensor as one: what is filled and then scattered into is written as a whole."""
+    merged: dict[Any, dict[str, Any]] = {}
+    for access in accesses:
+        tensor = (access["storage"], access["offset"], tuple(access["shape"]), tuple(access["stride"]))
+        key = tensor if access["write"] else len(merged)
+        if key in merged:
+            merged[key]["nbytes"] += access["nbytes"]
+        else:
+            merged[key] = dict(access)
+    return list(merged.values())
+
+
+def _rows(access: Mapping[str, Any]) -> list[tuple[int, int, int, bool, bool, int]]:
+    """(storage, begin, end, write, weighted, nbytes) of each run of an access."""
+    size = ITEMSIZES[access["dtype"]]
+    storage, write, nbytes = access["storage"], access["write"], access["nbytes"]
+    if storage < 0 or not nbytes:
+        return []
+    runs = None
+    if write or access["kind"] not in _UNPLACED:
+        runs = runs_of(access["offset"], access["shape"], access["stride"], size)
+    if runs is not None and int((runs[1] - runs[0]).sum()) == nbytes:
+        return [(storage, int(b), int(e), write, False, int(e - b)) for b, e in zip(*runs, strict=True)]
+    begin = access["offset"] * size
+    spans = ((extent - 1) * stride for extent, stride in zip(access["shape"], access["stride"], strict=True))
+    return [(storage, begin, begin + (sum(spans) + 1) * size, write, True, nbytes)]
