@@ -18,7 +18,7 @@ TOLERANCE = 0.30
 def six_n(profile: Profile) -> str | None:
     """A doubt where a transformer's step is not about 6 N FLOP a token, else None.
 
-    N counts the weights that forward products use, tokens the ids that the largest embedding looks up: a token costs
+    N counts the weights that forward products use, tokens the most ids that an embedding looks up: a token costs
     2 N forward and 4 N backward (Kaplan et al., "Scaling laws for neural language models", arXiv:2001.08361, 2020).
     Attention's own products are left out of the rule, so long sequences pass it by their share. Only streams with
     attention and an embedding are asked.
@@ -48,10 +48,9 @@ def _has_attention(forward: list[dict[str, Any]]) -> bool:
 
 
 def _tokens(forward: list[dict[str, Any]]) -> int:
-    """Ids that the embedding with the most rows looks up."""
+    """The most ids that one embedding looks up: positions may be looked up once for the whole batch."""
     lookups = [row["inputs"] for row in forward if row["name"] == "aten::embedding"]
-    largest = max(lookups, key=lambda inputs: inputs[0]["shape"][0], default=None)
-    return math.prod(largest[1]["shape"]) if largest else 0
+    return max((math.prod(inputs[1]["shape"]) for inputs in lookups), default=0)
 
 
 def _weights(profile: Profile, forward: list[dict[str, Any]]) -> int:

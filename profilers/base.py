@@ -25,6 +25,8 @@ class Collector:
     purpose : one line for help and documents.
     tensors : "real", or "fake" where the pass runs inside FakeTensorMode.
     timed : whether its steps' times mean anything; those of a counting pass do not.
+    rehearse : whether the task is built and stepped once beforehand and thrown away, so that what a process loads and
+        allocates once (imports, thread pools) is not taken for the task's.
     warmup, bare, steps : how many steps of each role by default; ``steps`` None lets the loop fill about two seconds.
     """
 
@@ -32,6 +34,7 @@ class Collector:
     purpose: ClassVar[str]
     tensors: str = "real"
     timed: ClassVar[bool] = True
+    rehearse: ClassVar[bool] = False
     warmup: ClassVar[int] = 2
     bare: ClassVar[int] = 0
     steps: ClassVar[int | None] = None

@@ -45,6 +45,8 @@ class Loop:
         self._real = collector.tensors == "real"
 
     def run(self) -> None:
+        if self.collector.rehearse:
+            self._rehearse()
         self.collector.starting()
         _seed_all(self.config.seed)
         built = self._build()
@@ -66,6 +68,14 @@ class Loop:
         with self.collector.measuring(built):
             for index in range(self.measured):
                 self._step(built, "measured", index)
+
+    def _rehearse(self) -> None:
+        """One step of a task that is thrown away."""
+        _seed_all(self.config.seed)
+        built = self._build()
+        with self._task_errors("rehearsal"):
+            built.step(built.batch(0))
+            self._synchronize()
 
     def _build(self) -> Built:
         with self._task_errors("build"):

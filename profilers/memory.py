@@ -28,6 +28,7 @@ class Memory(Collector):
 
     name = "memory"
     purpose = "peak memory: resident set of the process, allocator of the GPU"
+    rehearse = True
     warmup = 2
     steps = 3
 
@@ -37,7 +38,6 @@ class Memory(Collector):
         self._can_reset = True
 
     def starting(self) -> None:
-        _first_use()
         gc.collect()
         _return_free_pages()
         self._reset()
@@ -115,16 +115,6 @@ def _allocated(device: str) -> tuple[int, int, int]:
         torch.cuda.max_memory_allocated(device),
         torch.cuda.max_memory_reserved(device),
     )
-
-
-def _first_use() -> None:
-    """What torch loads and allocates once a process, at the first step of any kind, is no task's memory."""
-    model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(72, 4))
-    optimizer = torch.optim.Adam(model.parameters(), foreach=True)
-    for _ in range(2):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(torch.ones(2, 1, 8, 8)), torch.zeros(2, dtype=torch.int64)).backward()
-        optimizer.step()
 
 
 def _return_free_pages() -> None:

@@ -185,9 +185,10 @@ class Profile:
             raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
         try:
             whole = conform(upgrade_table(name, table, self._version), schema)
+            whole.validate(full=True)
             _check_rows(whole.num_rows, self.manifest.tables[name])
             return whole
-        except (KeyError, ValueError, pa.ArrowException) as error:
+        except (KeyError, ValueError, IndexError, pa.ArrowException) as error:
             raise RecordError(f"{file} is not the table {name}: {error}.", DAMAGED) from error
 
     def save(self, folder: Path, *, force: bool = False) -> Profile:

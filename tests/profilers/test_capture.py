@@ -480,7 +480,7 @@ def test_power_is_sampled_during_the_measured_steps_alone(
     monkeypatch.setattr(timing, "PowerSampler", FakeSampler)
     seen: list[bool] = []
     captured = run(task_of(simple(lambda x: seen.append(FakeSampler.on))), "power", "memory", steps=2, warmup=1)
-    assert seen == [False] * 3 + [False, True, True]  # memory, then timing
+    assert seen == [False] * 4 + [False, True, True]  # memory with its rehearsal, then timing
     assert list(captured.passes) == ["memory", "timing"]
     assert captured.tables["power"].to_pylist()[1]["watts"] == 120.0
     assert captured.tables["power"]["pass"].to_pylist() == ["timing"] * 2

@@ -41,10 +41,10 @@ def stderr() -> Console:
 
 
 def show(renderable: RenderableType) -> None:
-    """Print to standard output, as wide as the terminal; COLUMNS or 160 columns into a pipe."""
+    """Print to standard output, as wide as the terminal; COLUMNS or 110 columns into a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=int(os.environ.get("COLUMNS") or 160))
+        console = Console(highlight=False, width=int(os.environ.get("COLUMNS") or 110))
     console.print(renderable)
 
 
