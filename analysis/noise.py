@@ -22,8 +22,7 @@ def noise(profile: Profile) -> list[tuple[str, str]]:
     Tight quartiles do not prove a quiet machine: a neighbour that runs all the time slows every step alike. So passes
     are compared with each other, and the load average that was recorded is looked at.
     """
-    found = [*_spread(profile), *_drift(profile), *_load(profile), *_overhead(profile)]
-    return list(dict.fromkeys(found))
+    return [*_spread(profile), *_drift(profile), *_load(profile)]
 
 
 def _spread(profile: Profile) -> list[tuple[str, str]]:
@@ -61,12 +60,13 @@ def _load(profile: Profile) -> list[tuple[str, str]]:
     return [("timing", f"The machine was shared: load average {info.load:.1f} on {cores} usable cores.")]
 
 
-def _overhead(profile: Profile) -> list[tuple[str, str]]:
+def unresolved_overheads(profile: Profile) -> list[tuple[str, str]]:
+    """Overheads that cannot be; they put no doubt on the times themselves."""
     return [
         (
             name,
-            f"The overhead of {times.overhead:.2f} is noise: no instrument makes a step faster. The machine was too "
-            "busy with other work to measure it.",
+            f"The overhead of {times.overhead:.2f} is noise: no instrument makes a step faster. These few steps do not "
+            "resolve it on this machine.",
         )
         for name, times in step_times(profile).items()
         if times.overhead is not None and times.overhead < LEAST_OVERHEAD

@@ -18,7 +18,7 @@ from wcbench.analysis.hotspots import categories, hotspots
 from wcbench.analysis.locality import Locality
 from wcbench.analysis.memory import MemoryAccess, memory
 from wcbench.analysis.modules import Modules, modules
-from wcbench.analysis.noise import noise
+from wcbench.analysis.noise import noise, unresolved_overheads
 from wcbench.analysis.primitives import primitives
 from wcbench.analysis.roofline import Roofline, profile_roofline
 from wcbench.analysis.source import source
@@ -71,7 +71,7 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
 def notes(profile: Profile) -> list[Note]:
     """What the capture noted, and what the figures themselves make doubtful."""
     found = list(profile.manifest.notes)
-    found += [Note(name, text) for name, text in noise(profile)]
+    found += [Note(name, text) for name, text in [*noise(profile), *unresolved_overheads(profile)]]
     doubt = six_n(profile)
     if doubt is not None:
         found.append(Note("operators", doubt))

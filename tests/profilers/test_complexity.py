@@ -510,3 +510,62 @@ def test_parameters_made_in_the_first_step_count(run: Run, task_of: Callable[...
 
     parameters = run(task_of(build), "operators").tables["parameters"].to_pandas()
     assert parameters["numel"].sum() == 7 * 5 + 5
+
+
+# --- CASE 49: sums over modules, parameter bytes, a layer used many times --------------------------------------------
+
+
+def test_case_49_resnet18_is_counted_once_not_once_a_module(run: Run, task_of: Callable[..., Task]) -> None:
+    """torchvision publishes 1.814 GMAC for 224 x 224; adding non-leaf modules gave others 11.71 G."""
+    import torchvision
+
+    def build(config: Config) -> Built:
+        with torch.device(config.device):
+            model = torchvision.models.resnet18(weights=None)
+
+        def step(batch: Tensor) -> Tensor:
+            loss = model(batch).sum()
+            loss.backward()
+            return loss.detach()
+
+        return Built(step, lambda index: torch.zeros(2, 3, 224, 224), {"model": model}, 2)
+
+    captured = run(task_of(build), "operators")
+    operators = captured.tables["operators"].to_pandas()
+    forward = operators[(operators["step"] == 1) & (operators["phase"] == "forward")]["flops_matrix"].sum()
+    assert forward / 2 / 2 == pytest.approx(1.814e9, rel=1e-3)  # two images, 2 FLOP a MAC
+    parameters = captured.tables["parameters"].to_pandas()
+    assert parameters["numel"].sum() == 11_689_512  # torchvision's own figure
+    assert parameters["nbytes"].sum() == 4 * 11_689_512
+
+
+def test_case_49_a_layer_used_a_hundred_times_keeps_a_hundred_activations(
+    run: Run, task_of: Callable[..., Task]
+) -> None:
+    """Linear(64, 64) applied 100 times to (32, 64): its weight once, and each of the 100 inputs kept for the backward
+    pass: the first is the batch, the others are activations of 32 x 64 x 4 = 8,192 B; the last output is alive beside
+    them, as the step still names it."""
+
+    def build(config: Config) -> Built:
+        with torch.device(config.device):
+            layer = nn.Linear(64, 64, bias=False)
+
+        def step(batch: Tensor) -> Tensor:
+            x = batch
+            for _ in range(100):
+                x = layer(x)
+            loss = x.sum()
+            loss.backward()
+            layer.weight.grad = None
+            return loss.detach()
+
+        return Built(step, lambda index: torch.zeros(32, 64), {"layer": layer}, 32)
+
+    captured = run(task_of(build), "operators")
+    assert captured.tables["parameters"].to_pandas()["numel"].sum() == 64 * 64
+    operators, storages = captured.tables["operators"].to_pandas(), captured.tables["storages"].to_pandas()
+    first = operators.loc[operators["step"] == 1, "order"].min()
+    kept = storages[(storages["role"] == "activation") & (storages["born"] >= first) & (storages["nbytes"] == 8192)]
+    assert len(kept) == 99 + 1
+    forward = operators[(operators["step"] == 1) & (operators["phase"] == "forward")]["flops_matrix"].sum()
+    assert forward == 100 * 2 * 32 * 64 * 64
