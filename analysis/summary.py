@@ -220,7 +220,7 @@ def _roofline(found: Roofline | None, accessed: MemoryAccess | None) -> dict[str
     dtype = next(iter(found.ridge), None)
     return {
         **accessed.source.to_dict(),
-        "device": found.device.id,
+        "on": found.device.id,
         "dtype": dtype,
         "peak_flops": None if dtype is None else found.device.peak(dtype),
         "bandwidth": found.device.bandwidth,

@@ -135,7 +135,8 @@ def _against_capacity(part: Mapping[str, Any]) -> Iterator[Figure]:
         lines = ", ".join(f"{name} {fmt.binary_bytes(value)}" for name, value in levels)
         yield Figure(
             "memory-traffic",
-            f"Traffic that a cache of each capacity would leave: read misses and write-backs of bytes needed later. "
+            "Traffic that a cache of each capacity would leave: read misses and write-backs of bytes needed later. The "
+            "compulsory bytes are those of a step that starts with an empty cache; a warm one may stay below them. "
             f"({MODEL})",
             f"Curves on log axes, traffic of a step against cache capacity. {_said(traffic[0], fmt.binary_bytes)} "
             f"Levels: {lines or fmt.ABSENT}. Below {fmt.binary_bytes(too_low)} the model is too low.",

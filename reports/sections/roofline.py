@@ -38,7 +38,7 @@ def section(summary: Summary) -> Section | None:
 
 def _intro(part: Mapping[str, Any]) -> str:
     return (
-        f"What device {fmt.prose(part.get('device') or fmt.ABSENT)} could attain in {fmt.prose(part.get('dtype'))} by "
+        f"What device {fmt.prose(part.get('on') or fmt.ABSENT)} could attain in {fmt.prose(part.get('dtype'))} by "
         "its published peaks; nothing was measured on it. An operator left of the ridge waits for memory, one right "
         f"of it for arithmetic. {measured(part) if part.get('pass') else ''}"
     ).strip()
@@ -70,7 +70,7 @@ def _points(part: Mapping[str, Any]) -> tuple[RoofPoint, ...]:
 
 def _figure(part: Mapping[str, Any]) -> Figure:
     points = _points(part)
-    device, peak = fmt.prose(part.get("device") or "the device"), fmt.si(part["peak_flops"], "FLOP/s")
+    device, peak = fmt.prose(part.get("on") or "the device"), fmt.si(part["peak_flops"], "FLOP/s")
     said = f"Roof of {device}: {peak}, {fmt.si(part['bandwidth'], 'B/s')}, ridge at {fmt.number(part.get('balance'))}"
     whole = f"the whole step without a cache at {fmt.number(part.get('intensity'))} FLOP/byte"
     return Figure(

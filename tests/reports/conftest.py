@@ -205,7 +205,7 @@ def _roofline() -> dict[str, Any]:
         if (moved := row["bytes_read"] + row["bytes_written"])
     ]
     return {
-        "device": "h100-sxm",
+        "on": "h100-sxm",
         "dtype": "float32",
         "peak_flops": 66.9e12,
         "bandwidth": 3.35e12,
@@ -352,7 +352,7 @@ def empty() -> dict[str, Any]:
             "live": {"order": []},
         },
         measured_memory={**where, "rows": [], "peak_bytes": None},
-        roofline={"device": None, "dtype": None, "peak_flops": None, "bandwidth": None, "capacities": [], "points": []},
+        roofline={"on": None, "dtype": None, "peak_flops": None, "bandwidth": None, "capacities": [], "points": []},
         power={**where, "devices": []},
         steps={**where, "rows": []},
     )
@@ -392,7 +392,7 @@ def hostile() -> dict[str, Any]:
     summary["memory"]["live"] = {"order": [5], HOSTILE: [180 * MIB]}
     summary["memory"]["reuse_classes"] = {HOSTILE: 1.0}
     summary["memory"].update(traffic=[[2**20, 0], [2**21, None]], operator_bytes=0, compulsory_bytes=None)
-    summary["roofline"]["device"] = summary["roofline"]["dtype"] = HOSTILE
+    summary["roofline"]["on"] = summary["roofline"]["dtype"] = HOSTILE
     summary["roofline"]["points"] = [
         {"name": HOSTILE, "flops": None, "bytes": 1.0, "intensity": None},
         {"name": HOSTILE, "flops": 0, "bytes": 1.0, "intensity": 0.0},

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from wcbench.cli._common import DebugOption, JsonOption, print_json, show
 from wcbench.errors import RecordError
+from wcbench.lookup import runs_root
 
 
 def list_(
@@ -59,12 +60,14 @@ def _list_runs(root: Path | None, as_json: bool) -> None:
         typer.echo("There are no records yet: make one with `wcbench profile TASK`.")
     else:
         table = Table(box=None, header_style="bold")
-        for title in ("task", "created", "passes", "run"):
-            table.add_column(title, overflow="fold")
+        table.add_column("run", overflow="fold", no_wrap=True)
+        table.add_column("created (UTC)", no_wrap=True)
+        table.add_column("passes", overflow="fold")
         for row in found:
-            cells = (row["task"], row["created"], ", ".join(row["passes"]), row["run"])
-            table.add_row(*map(Text, cells))  # a path may hold what rich takes for markup
+            name = f"{row['task']}:{row['run'].rpartition('-')[2]}"
+            table.add_row(Text(name), row["created"][:19].replace("T", " "), ", ".join(row["passes"]))
         show(table)
+        typer.echo(f"Folders of records lie under {runs_root(root)}.")
 
 
 def _tell(error: RecordError) -> None:
