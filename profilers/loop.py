@@ -17,6 +17,7 @@ import torch
 from wcbench.errors import TaskError, WcbenchError
 from wcbench.profilers.base import Collector, Columns
 from wcbench.profilers.request import Progress, Request
+from wcbench.profilers.state import preserved_state
 from wcbench.record import Note
 from wcbench.tasks.base import Built, Config, Task
 
@@ -70,12 +71,13 @@ class Loop:
                 self._step(built, "measured", index)
 
     def _rehearse(self) -> None:
-        """One step of a task that is thrown away."""
-        _seed_all(self.config.seed)
-        built = self._build()
-        with self._task_errors("rehearsal"):
-            built.step(built.batch(0))
-            self._synchronize()
+        """One step of a task that is thrown away, with whatever it changes in the process."""
+        with preserved_state():
+            _seed_all(self.config.seed)
+            built = self._build()
+            with self._task_errors("rehearsal"):
+                built.step(built.batch(0))
+                self._synchronize()
 
     def _build(self) -> Built:
         with self._task_errors("build"):

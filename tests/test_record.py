@@ -679,3 +679,23 @@ def test_every_failure_is_one_that_the_command_line_tells(tmp_path: Path) -> Non
             (tmp_path / "run" / "manifest.json").write_text(json.dumps(data), encoding="utf-8")
             with contextlib.suppress(WcbenchError):
                 assert isinstance(record.load(tmp_path / "run").manifest, Manifest)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("steps", 0), ("steps", None), ("samples", 0), ("batch_size", "4"), ("warmup", -1), ("steps", True)],
+)
+def test_counts_that_figures_are_divided_by_are_checked(tmp_path: Path, field: str, value: object) -> None:
+    made = profile().save(tmp_path / "run").manifest.to_dict()
+    name = next(iter(made["passes"]))
+    made["passes"][name][field] = value
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps(made), encoding="utf-8")
+    with pytest.raises(RecordError, match=f"{field} of pass {name} is {value!r}"):
+        record.load(tmp_path / "run")
+
+
+def test_json_nested_without_end_is_told(tmp_path: Path) -> None:
+    profile().save(tmp_path / "run")
+    (tmp_path / "run" / "manifest.json").write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(RecordError, match=r"manifest\.json"):
+        record.load(tmp_path / "run")

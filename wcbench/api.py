@@ -190,7 +190,7 @@ def summary(run: Profile, *, redact: bool = False, on: str | None = None) -> dic
 
     result: dict[str, Any] = run.view("summary", on=on)
     if redact:
-        result = redact_tree(result, result["machine"].get("identity", {}))
+        result = redact_tree(result, result["machine"].get("identity") or {})
     return result
 
 

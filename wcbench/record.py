@@ -116,10 +116,20 @@ class Manifest:
         values = dict(data)
         values["machine"] = dict(data["machine"])
         values["suites"], values["command"] = tuple(data["suites"]), tuple(data["command"])
-        values["passes"] = {name: PassInfo(**info) for name, info in data["passes"].items()}
+        values["passes"] = {name: _pass_info(name, info) for name, info in data["passes"].items()}
         values["notes"] = tuple(Note(**note) for note in data["notes"])
         values["tables"] = {name: int(rows) for name, rows in data["tables"].items()}
         return Manifest(**values)
+
+
+def _pass_info(name: str, info: Mapping[str, Any]) -> PassInfo:
+    """A pass's description, its counts checked: figures are divided by them."""
+    made = PassInfo(**info)
+    for count, least in (("batch_size", 1), ("samples", 1), ("steps", 1), ("warmup", 0)):
+        value = getattr(made, count)
+        if type(value) is not int or value < least:
+            raise ValueError(f"{count} of pass {name} is {value!r}, not a whole number from {least} up")
+    return made
 
 
 class Profile:
@@ -340,7 +350,7 @@ def load(folder: str | Path) -> Profile:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise RecordError(f"{folder} holds no {MANIFEST}, so it is no record.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise RecordError(f"{file} is not valid JSON: {error}.", DAMAGED) from error
     except OSError as error:
         raise RecordError(f"{file} cannot be read: {error.strerror or error}.") from error
