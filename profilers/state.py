@@ -14,6 +14,7 @@ from torch.nn.modules import module as nn_module
 from torch.optim import optimizer as optim_module
 
 from wcbench.errors import CaptureError
+from wcbench.profilers.streams import quiet_kineto
 
 Flag = tuple[Callable[[], Any], Callable[[Any], Any]]
 
@@ -131,6 +132,7 @@ def preserved_state() -> Iterator[None]:
     try:
         yield
     finally:
+        _stop_left_over()
         random.setstate(python_rng)
         np.random.set_state(numpy_rng)
         torch.set_rng_state(torch_rng)
@@ -142,6 +144,17 @@ def preserved_state() -> Iterator[None]:
             if dict(found) != content:
                 found.clear()
                 found.update(content)
+
+
+def _stop_left_over() -> None:
+    """Stop a profiler and leave dispatch modes that the task began and did not end: none was there before."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode, _pop_mode
+
+    while _get_current_dispatch_mode() is not None:
+        _pop_mode()
+    if torch._C._autograd._profiler_enabled():
+        with quiet_kineto(), contextlib.suppress(RuntimeError):
+            torch._C._autograd._disable_profiler()
 
 
 def _restore_flags(flags: dict[str, Any]) -> None:

@@ -75,6 +75,30 @@ def test_a_profiler_of_the_tasks_own_is_told(run: Run, task_of: TaskOf) -> None:
     assert "kernels" not in captured.tables
 
 
+def test_a_profiler_or_mode_that_a_task_leaves_on_is_switched_off(run: Run, task_of: TaskOf) -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+
+    class Passing(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    def left_profiler(x: Tensor) -> Tensor:
+        if not torch._C._autograd._profiler_enabled():
+            profile().__enter__()
+        return product(x)
+
+    def left_mode(x: Tensor) -> Tensor:
+        if _get_current_dispatch_mode() is None:
+            Passing().__enter__()  # type: ignore[no-untyped-call]
+        return product(x)
+
+    for step in (left_profiler, left_mode):
+        captured = run(task_of(built_of(step)), "memory", "timing", steps=1)
+        assert list(captured.passes) == ["memory", "timing"]  # the second pass does not refuse to start
+        assert not torch._C._autograd._profiler_enabled()
+        assert _get_current_dispatch_mode() is None
+
+
 def test_threads_that_a_step_starts_are_told_and_start_all_the_same(run: Run, task_of: TaskOf) -> None:
     done: list[int] = []
 
