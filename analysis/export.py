@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wcbench.analysis.pyprof import NAMES, PyProf, pyprof
 from wcbench.errors import RecordError, UnknownNameError, UsageError
+from wcbench.files import write_whole
 from wcbench.redaction import redact
 from wcbench.schema import table_schema
 
@@ -61,10 +60,10 @@ def export(
     if form == "pyprof":
         found = pyprof(profile)
         note = found.note
-        _write(target, lambda file: _write_quoted(file, found, clean))
+        write_whole(target, lambda file: _write_quoted(file, found, clean))
     else:
         rows = _redacted(profile.arrow(name), clean) if redacted else profile.arrow(name)
-        _write(target, lambda file: _WRITERS[form](file, rows))
+        write_whole(target, lambda file: _WRITERS[form](file, rows))
     return Exported(target, note)
 
 
@@ -99,20 +98,6 @@ def _target(profile: Profile, out: Path | None, default: str, *, force: bool) ->
     if out.exists() and not force:
         raise RecordError(f"{out} exists and is left as it is.", "Choose another file, or replace it with --force.")
     return out
-
-
-def _write(target: Path, write: Callable[[Path], None]) -> None:
-    """In one piece: no half file is left behind."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write(partial)
-        partial.replace(target)
-    except OSError as error:
-        raise RecordError(f"{target} could not be written: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
 
 
 def _write_quoted(file: Path, found: PyProf, clean: Redact) -> None:

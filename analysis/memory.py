@@ -23,18 +23,12 @@ from wcbench.analysis.parallel import Parallelism, parallelism
 from wcbench.analysis.segments import NEVER
 from wcbench.analysis.source import Source
 from wcbench.analysis.tiling import tiling_excess
+from wcbench.dtypes import ITEMSIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from wcbench.record import Profile
-
-ITEMSIZES = {
-    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-    "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float16": 2, "bfloat16": 2,
-    "float32": 4, "float64": 8, "complex32": 4, "complex64": 8, "complex128": 16,
-}  # fmt: skip
-"""Bytes of an element, by torch's name of its type."""
 
 POINTWISE = frozenset({"element-wise", "ReLU activation", "other activation", "optimizer"})
 """Categories whose operators map elements one by one; foreach optimizers do so over many tensors at once."""
@@ -110,7 +104,7 @@ def _product(row: Mapping[str, Any]) -> tuple[int, int, int, float] | None:
     if kind not in ("GEMM", "convolution"):
         return None
     reuse = 1.0 if kind == "GEMM" else _window_reuse([t["shape"] for t in row["inputs"]])
-    size = ITEMSIZES[row["outputs"][0]["dtype"]]
+    size = ITEMSIZE[row["outputs"][0]["dtype"]]
     return row["flops_matrix"], row["bytes_read"] + row["bytes_written"], size, reuse
 
 
@@ -199,7 +193,7 @@ def _whole_writes(accesses: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 def _rows(access: Mapping[str, Any]) -> list[tuple[int, int, int, bool, bool, int]]:
     """(storage, begin, end, write, weighted, nbytes) of each run of an access."""
-    size = ITEMSIZES[access["dtype"]]
+    size = ITEMSIZE[access["dtype"]]
     storage, write, nbytes = access["storage"], access["write"], access["nbytes"]
     if storage < 0 or not nbytes:
         return []

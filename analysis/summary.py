@@ -37,7 +37,7 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
     """The whole of a record's results (docs/json.md); ``on`` names the device of the roofline (devices.toml)."""
     manifest = profile.manifest
     steps = step_times(profile)
-    accessed = memory(profile)
+    accessed, work = memory(profile), complexity(profile)
     roof, no_roof = profile_roofline(profile, on, _pairs(accessed))
     result = {
         "schema": SCHEMA,
@@ -53,10 +53,10 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "noise": [text for _, text in noise(profile)],
         "passes": {name: _pass(profile, name, steps.get(name)) for name in manifest.passes},
         "steps": _steps(profile),
-        "complexity": _complexity(complexity(profile)),
+        "complexity": _complexity(work),
         "hotspots": _hotspots(profile),
         "categories": _categories(profile),
-        "operators": _frame(complexity(profile)),
+        "operators": _frame(work),
         "modules": _frame(modules(profile)),
         "memory": _memory(accessed),
         "roofline": _roofline(roof, accessed),

@@ -190,11 +190,17 @@ class Loop:
                 f"The task's steps started {self._threads} Python threads: operators that run in them are not in this "
                 "pass's counts."
             )
-        if len(set(self._kinds)) > 1 and self.collector.timed:
-            measured = [row["kind"] for row in self._rows if row["role"] == "measured"]
-            shares = ", ".join(f"{measured.count(kind)} {kind}" for kind in sorted(set(self._kinds)))
-            found.append(f"Steps differ in kind; measured were {shares}: figures are of this mixture.")
+        kinds = sorted(set(self._kinds))
+        if len(kinds) > 1:
+            found.append(self._told_kinds(kinds))
         return [Note(self.collector.name, text) for text in found]
+
+    def _told_kinds(self, kinds: list[str]) -> str:
+        measured = [row["kind"] for row in self._rows if row["role"] == "measured"]
+        if not self.collector.timed:  # a counting pass gives the figures of its last step
+            return f"The task has steps of the kinds {', '.join(kinds)}; counted is a step of the kind {measured[-1]}."
+        shares = ", ".join(f"{measured.count(kind)} {kind}" for kind in kinds)
+        return f"Steps differ in kind; measured were {shares}: figures are of this mixture."
 
 
 def _checked_kind(kind: Any) -> str:

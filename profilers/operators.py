@@ -16,8 +16,6 @@ from wcbench.profilers.parameters import parameter_rows
 from wcbench.profilers.recorder import BACKWARD, FORWARD, CallNote, Recorder, Stream, TensorNote, same_steps
 from wcbench.tasks.base import Built
 
-_KINDS_AHEAD = 64  # steps looked ahead for kinds that differ from the one counted
-
 
 class Operators(Collector):
     """Records two steps after the one that creates optimizer state, and compares them."""
@@ -43,11 +41,7 @@ class Operators(Collector):
         # after the warm-up step, in which lazy modules get their parameters
         self._parameters = list(parameter_rows(built))
         self._recorder = Recorder(built.modules, built.optimizers)
-        kinds = sorted({built.kind(index) for index in range(_KINDS_AHEAD)})
         yield
-        if len(kinds) > 1:
-            last = self._recorder.stream.kinds[max(self._recorder.stream.kinds)]
-            self.note(f"The task has steps of the kinds {', '.join(kinds)}; counted is a step of the kind {last}.")
 
     @contextlib.contextmanager
     def step(self, index: int, kind: str, batch: Any = None) -> Iterator[None]:

@@ -5,7 +5,6 @@ Importing this module loads neither torch nor pandas; each verb imports what it 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import warnings
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from wcbench import record
 from wcbench.errors import RecordError, UsageError
+from wcbench.files import write_whole
 from wcbench.lookup import find_run, list_runs, run_folder, runs_root
 from wcbench.record import Profile
 from wcbench.tasks import catalog
@@ -222,7 +222,7 @@ def report(
     if target.exists() and not force:
         raise RecordError(f"{target} exists and is left as it is.", "Choose another file, or replace it with --force.")
     text = render_html(profile_report(summary(found, redact=redact, on=on)))
-    _write_whole(target, text)
+    write_whole(target, lambda file: file.write_text(text, encoding="utf-8"))
     return target
 
 
@@ -259,20 +259,6 @@ def export(
         else:
             note(done.note)
     return done.path
-
-
-def _write_whole(target: Path, text: str) -> None:
-    """Write a text file in one piece: no half file is left behind."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except OSError as error:
-        raise RecordError(f"{target} could not be written: {error.strerror or error}.") from error
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
 
 
 @dataclass(frozen=True)

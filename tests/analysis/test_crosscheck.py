@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 
 import wcbench
+from wcbench import Built, Config, Settings, Task
 from wcbench.analysis import crosscheck
+from wcbench.analysis.memory import accesses_of
 from wcbench.analysis.roofline import profile_roofline
 from wcbench.analysis.tiling import tiling_excess
 from wcbench.errors import UnknownNameError
@@ -87,9 +91,48 @@ def test_a_record_made_on_a_processor_has_no_roofline_and_says_why(vision: Profi
 def test_the_roofline_of_a_named_device(vision: Profile) -> None:
     summary = wcbench.summary(vision, on="h100-sxm")
     roof, work = summary["roofline"], summary["complexity"]
+    assert roof["dtype"] == "float32"
     assert roof["intensity"] == pytest.approx(work["flops_all_step"] / (work["bytes_read"] + work["bytes_written"]))
     assert roof["balance"] == pytest.approx(66.9e12 / 3.35e12)
     assert roof["time_ns"] >= work["flops_all_step"] / 66.9e12 * 1e9
     assert sum(point["flops"] for point in roof["points"]) == pytest.approx(work["flops_all_step"])
     with pytest.raises(UnknownNameError, match="h100"):
         wcbench.summary(vision, on="h1000")
+
+
+def test_what_is_filled_and_then_scattered_into_is_written_as_a_whole(vision: Profile) -> None:
+    """The gradient of cross entropy is zeros with one row entry set each: its readers do not fetch it from outside."""
+    names = vision.table("operators")["name"].astype(str)
+    assert (names == "aten::nll_loss_backward").any()
+    accesses = accesses_of(vision)
+    assert not (accesses.write & accesses.weighted).any()
+
+
+@torch.library.custom_op("wcbench_crosscheck::double", mutates_args=())
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@double.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+class Custom(Task):
+    """One operator that no formula knows (reads and writes 4 x 8 floats), and a sum (reads these, writes one)."""
+
+    presets: ClassVar = dict.fromkeys(("paper", "small", "tiny"), Settings(4))
+
+    def build(self, config: Config) -> Built:
+        def step(x: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                return torch.ops.wcbench_crosscheck.double(x).sum()
+
+        return Built(step, lambda index: torch.ones(4, 8), {}, 4)
+
+
+def test_coverage_by_calls_and_by_bytes_of_an_operator_without_a_formula() -> None:
+    work = wcbench.summary(wcbench.profile(Custom, device="cpu", passes=["operators"], save=False))["complexity"]
+    assert work["uncounted"] == [{"name": "wcbench_crosscheck::double", "calls": 1}]
+    assert work["coverage_calls"] == 1 / 2
+    assert work["coverage_bytes"] == pytest.approx((128 + 4) / (128 + 128 + 128 + 4))

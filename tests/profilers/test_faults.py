@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -174,15 +175,21 @@ def test_the_log_of_primitives_survives_what_a_task_prints_on_its_lines(
 ) -> None:
     layer = nn.Conv2d(1, 8, 3)
 
-    def step(x: Tensor) -> Tensor:
-        print("half a line", end="", flush=True)
+    def quiet(x: Tensor) -> Tensor:
         with torch.no_grad():
             return layer(torch.ones(2, 1, 16, 16)).sum()
 
-    captured = run(task_of(built_of(step)), "primitives", steps=2, warmup=0)
-    table = captured.tables["primitives"].to_pandas()
-    convolutions = table[table["primitive"] == "convolution"]
-    assert convolutions["step"].tolist() == [0, 1]
+    def loud(x: Tensor) -> Tensor:
+        os.write(1, b"half a line")  # as a flushed print does; pytest keeps sys.stdout off the descriptor
+        return quiet(x)
+
+    def logged(step: Callable[[Tensor], Tensor]) -> list[tuple[str, int]]:
+        table = run(task_of(built_of(step)), "primitives", steps=2, warmup=0).tables["primitives"].to_pandas()
+        return list(zip(table["primitive"].astype(str), table["step"], strict=True))
+
+    expected = logged(quiet)
+    assert [step for name, step in expected if name == "convolution"] == [0, 1]
+    assert logged(loud) == expected  # the first primitive of a step stands on the half line
     out = capfd.readouterr().out
     assert out.count("half a line") == 5  # three bare steps, two measured
     assert "onednn_verbose" not in out
