@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from wcbench.analysis.recorded import mixture
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _PASS = "operators"
 class Complexity:
     """Size and work of one step of ``samples`` samples, the last that was recorded.
 
+    Where steps differ in kind, ``samples`` and all sums are of an average step: each kind weighs as much as its share
+    of all steps of a training, and sums are rounded. ``kinds`` has a row for each kind, in steps of its own.
     ``flops_matrix`` maps phases to FLOPs of convolutions, matrix products, attention and recurrences (comparable with
     published numbers), ``flops_all`` to these and all elementwise arithmetic and reductions; causal attention counts
     in full in both, and ``flops_matrix_half`` leaves its masked half out. Bytes are those that each operator alone
@@ -29,7 +32,7 @@ class Complexity:
     """
 
     source: Source
-    samples: int
+    samples: float
     params_total: int
     params_trainable: int
     params_bytes: int
@@ -44,6 +47,7 @@ class Complexity:
     coverage_bytes: float | None
     uncounted: pd.DataFrame
     operators: pd.DataFrame
+    kinds: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def flops_matrix_forward(self) -> int:
@@ -73,47 +77,58 @@ class Complexity:
         )
 
 
-def last_step(profile: Profile) -> pd.DataFrame:
-    """Rows of table `operators` of the last recorded step, without its columns of lists."""
-    table = profile.arrow("operators").drop_columns(["inputs", "outputs", "accesses"])
-    frame: pd.DataFrame = table.to_pandas()
-    last: pd.DataFrame = frame[frame["step"] == frame["step"].max()]
-    return last
-
-
 def complexity(profile: Profile) -> Complexity | None:
     """Complexity of a record; None where the pass was not run."""
     origin = source(profile, _PASS)
     if origin is None:
         return None
-    operators = last_step(profile)
+    operators = mixture(profile)
     parameters = profile.table("parameters")
     once = parameters[parameters["shared_with"].isna()]
-    covered = operators["covered"].astype(bool)
-    moved = operators["bytes_read"] + operators["bytes_written"]
+    covered, share = operators["covered"].astype(bool), operators["share"]
+    moved = (operators["bytes_read"] + operators["bytes_written"]) * share
     return Complexity(
         source=origin,
-        samples=profile.manifest.passes[_PASS].samples,
+        samples=profile.manifest.passes[_PASS].average_samples(),
         params_total=int(once["numel"].sum()),
         params_trainable=int(once.loc[once["trainable"].astype(bool), "numel"].sum()),
         params_bytes=int(once["nbytes"].sum()),
         params_shared=int(parameters["numel"].sum() - once["numel"].sum()),
         flops_matrix=_by_phase(operators, "flops_matrix"),
-        flops_matrix_half=int(operators["flops_matrix_half"].sum()),
+        flops_matrix_half=_weighted(operators, "flops_matrix_half"),
         flops_all=_by_phase(operators, "flops_all"),
-        bytes_read=int(operators["bytes_read"].sum()),
-        bytes_written=int(operators["bytes_written"].sum()),
-        operator_calls=len(operators),
-        coverage_calls=float(covered.mean()) if len(operators) else None,
+        bytes_read=_weighted(operators, "bytes_read"),
+        bytes_written=_weighted(operators, "bytes_written"),
+        operator_calls=round(share.sum()),
+        coverage_calls=float(share[covered].sum() / share.sum()) if len(operators) else None,
         coverage_bytes=float(moved[covered].sum() / moved.sum()) if moved.sum() else None,
         uncounted=_calls(operators[~covered]),
         operators=_by_name(operators),
+        kinds=_by_kind(operators),
     )
 
 
+def _weighted(rows: pd.DataFrame, column: str) -> int:
+    """A column's sum over an average step; exact where there is one kind."""
+    if (rows["share"] == 1).all():
+        return int(rows[column].sum())
+    return round(float((rows[column].astype("float64") * rows["share"]).sum()))
+
+
 def _by_phase(operators: pd.DataFrame, column: str) -> dict[str, int]:
-    sums = operators.groupby("phase", observed=True)[column].sum()
-    return {str(phase): int(value) for phase, value in sums.items()}
+    return {str(phase): _weighted(rows, column) for phase, rows in operators.groupby("phase", observed=True)}
+
+
+_SUMS = ["flops_matrix", "flops_all", "bytes_read", "bytes_written"]
+
+
+def _by_kind(operators: pd.DataFrame) -> pd.DataFrame:
+    """Columns kind, share (of all steps of a training), calls and sums of one step of the kind."""
+    grouped = operators.groupby("kind", observed=True, sort=False)
+    sums = grouped[_SUMS].sum()
+    sums.insert(0, "calls", grouped.size())
+    sums.insert(0, "share", grouped["share"].first())
+    return sums.reset_index().astype({"kind": str})
 
 
 def _calls(operators: pd.DataFrame) -> pd.DataFrame:
@@ -122,7 +137,8 @@ def _calls(operators: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_name(operators: pd.DataFrame) -> pd.DataFrame:
-    grouped = operators.groupby(["name", "phase"], observed=True)
-    sums = grouped[["flops_matrix", "flops_all", "bytes_read", "bytes_written"]].sum()
-    sums.insert(0, "calls", grouped.size())
+    several = bool((operators["share"] != 1).any())
+    weights = operators["share"] if several else 1  # one kind keeps its whole numbers
+    weighted = operators.assign(calls=1)[["calls", *_SUMS]].mul(weights, axis=0)
+    sums = weighted.groupby([operators["name"], operators["phase"]], observed=True).sum()
     return sums.reset_index().sort_values(["flops_all", "bytes_read", "name"], ascending=[False, False, True])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from wcbench import kernels
+from wcbench.analysis.recorded import rows_of
 
 if TYPE_CHECKING:
     from wcbench.record import Profile
@@ -24,9 +25,9 @@ def six_n(profile: Profile) -> str | None:
     attention and an embedding are asked.
     """
     table = profile.arrow("operators")
-    if not table.num_rows:
+    if not table.num_rows or profile.manifest.passes["operators"].mode != "train":
         return None
-    table = table.filter(pc.equal(table["step"], pc.max(table["step"])))
+    table = rows_of(profile)
     total = pc.sum(table["flops_matrix"]).as_py() or 0
     forward = table.filter(pc.equal(table["phase"].cast("string"), "forward")).select(["name", "inputs"]).to_pylist()
     tokens, weights = _tokens(forward), _weights(profile, forward)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from wcbench.analysis.recorded import calls_of
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -70,14 +71,15 @@ class LiveBytes:
         return f"Live bytes ({self.source}): peak {self.peak_bytes / 2**20:,.0f} MiB: {parts} MiB"
 
 
-def live_bytes(profile: Profile) -> LiveBytes | None:
-    """Live bytes of the last recorded step; None where the record has no operator stream."""
+def live_bytes(profile: Profile, kind: str | None = None) -> LiveBytes | None:
+    """Live bytes of the last recorded step, of the kind that moves most bytes unless one is named; None where the
+    record has no operator stream."""
     origin = source(profile, _PASS)
     operators, storages = profile.table("operators"), profile.table("storages")
     if origin is None or operators.empty or storages.empty:
         return None
-    last = operators[operators["step"] == operators["step"].max()]
-    first, end = int(last["order"].min()), int(last["order"].max()) + 1
+    last = calls_of(profile, kind)["order"]
+    first, end = int(last.min()), int(last.max()) + 1
     found = {}
     for name in CLASSES:
         mine = storages[storages["role"] == name]

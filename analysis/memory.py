@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.compute as pc
 
 from wcbench import kernels
-from wcbench.analysis.complexity import last_step
 from wcbench.analysis.fusion import Fused, FusibleOp, fuse
 from wcbench.analysis.live import LiveBytes, live_bytes
 from wcbench.analysis.locality import Accesses, Lifetimes, Locality, locality, runs_of, to_allocator
 from wcbench.analysis.parallel import Parallelism, parallelism
+from wcbench.analysis.recorded import calls_of, main_step, rows_of
 from wcbench.analysis.segments import NEVER
 from wcbench.analysis.source import Source
 from wcbench.analysis.tiling import tiling_excess
@@ -39,7 +38,7 @@ _UNPLACED = ("gather", "scatter")
 
 @dataclass(frozen=True)
 class MemoryAccess:
-    """Live bytes and reuse of the last recorded step.
+    """Live bytes and reuse of the last recorded step of a kind.
 
     ``logical`` takes each tensor's bytes as new ones, ``allocator`` lets a tensor have the addresses of dead ones.
     ``tiling_excess`` is what matrix products and convolutions must move besides at each of ``logical.capacities``:
@@ -48,6 +47,7 @@ class MemoryAccess:
     """
 
     source: Source
+    kind: str
     live: LiveBytes
     logical: Locality
     allocator: Locality
@@ -64,33 +64,38 @@ class MemoryAccess:
         return f"{self.live!r}\n{self.logical!r}\n{self.fused!r}"
 
 
-def memory(profile: Profile) -> MemoryAccess | None:
-    """Memory-access patterns of a record; None where it has no operator stream."""
-    live = live_bytes(profile)
-    if live is None:
+def memory(profile: Profile, kind: str | None = None) -> MemoryAccess | None:
+    """Memory-access patterns of a record; None where it has no operator stream.
+
+    Where steps differ in kind they are of one kind: ``kind``, by default the one that moves most bytes in a training.
+    The steps recorded before it warm the cache.
+    """
+    live, step = live_bytes(profile, kind), main_step(profile, kind)
+    if live is None or step is None:
         return None
     accesses, lives = accesses_of(profile), lifetimes_of(profile)
+    accesses = accesses.take(accesses.step <= step.step)
     logical = locality(accesses, lives)
-    operators = fusible_operators(profile)
+    operators = fusible_operators(profile, kind)
     moving = [op for op in operators if op.reads or op.writes]
     outlive = lives.storage[lives.died == NEVER].tolist()
     return MemoryAccess(
         source=live.source,
+        kind=step.kind,
         live=live,
         logical=logical,
         allocator=locality(to_allocator(accesses, lives), lives),
-        tiling_excess=_tiling(profile, logical.capacities.tolist()),
+        tiling_excess=_tiling(profile, kind, logical.capacities.tolist()),
         fused=fuse(moving, outlive),
         eager_operators=len(moving),
-        parallelism=parallelism([op.reads for op in operators], [op.writes for op in operators], _flops(profile)),
+        parallelism=parallelism([op.reads for op in operators], [op.writes for op in operators], _flops(profile, kind)),
     )
 
 
-def _tiling(profile: Profile, capacities: list[int]) -> NDArray[np.float64]:
+def _tiling(profile: Profile, kind: str | None, capacities: list[int]) -> NDArray[np.float64]:
     """Excess of the step's matrix products and convolutions; attention kernels are left out, their bound is an order
     of magnitude only."""
-    table = profile.arrow("operators")
-    table = table.filter(pc.equal(table["step"], pc.max(table["step"])))
+    table = rows_of(profile, kind)
     columns = ["name", "flops_matrix", "bytes_read", "bytes_written", "inputs", "outputs"]
     rows = [_product(row) for row in table.select(columns).to_pylist() if row["flops_matrix"] and row["outputs"]]
     found = np.array([row for row in rows if row is not None], dtype=np.float64).reshape(-1, 4)
@@ -122,17 +127,15 @@ def _window_reuse(shapes: list[list[int]]) -> float:
     return max(1.0, kernel / max(1.0, stride))
 
 
-def _flops(profile: Profile) -> list[int]:
-    """All FLOPs of each operator of the last step; what no formula counts is 0 here and named in the notes."""
-    return [int(value) for value in last_step(profile)["flops_all"].fillna(0)]
+def _flops(profile: Profile, kind: str | None) -> list[int]:
+    """All FLOPs of each operator of the step; what no formula counts is 0 here and named in the notes."""
+    return [int(value) for value in calls_of(profile, kind)["flops_all"].fillna(0)]
 
 
-def fusible_operators(profile: Profile) -> list[FusibleOp]:
-    """The operators of the last step as the fusion rule sees them."""
-    table = profile.arrow("operators").select(["step", "name", "outputs", "accesses"])
-    last = pc.max(table["step"])
+def fusible_operators(profile: Profile, kind: str | None = None) -> list[FusibleOp]:
+    """The operators of the step (`recorded.main_step`) as the fusion rule sees them."""
     found = []
-    for row in table.filter(pc.equal(table["step"], last)).to_pylist():
+    for row in rows_of(profile, kind).select(["name", "outputs", "accesses"]).to_pylist():
         pointwise = kernels.classify(row["name"], host=True).full in POINTWISE
         elements = sum(math.prod(t["shape"]) for t in row["outputs"])
         found.append(FusibleOp(pointwise, elements, _moved(row, write=False), _moved(row, write=True)))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from wcbench.analysis.complexity import last_step
+from wcbench.analysis.recorded import mixture
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -40,12 +40,14 @@ class Modules:
 
 
 def modules(profile: Profile) -> Modules | None:
-    """Work by module of the last recorded step; None where the record has no operator stream."""
+    """Work by module of an average step; None where the record has no operator stream."""
     origin = source(profile, _PASS)
     if origin is None:
         return None
-    operators = last_step(profile)
+    operators = mixture(profile)
     operators = operators.assign(module=operators["module"].astype(object).fillna(OUTSIDE), calls=1)
+    if (operators["share"] != 1).any():
+        operators[_WORK] = operators[_WORK].astype("float64").mul(operators["share"], axis=0)
     own = operators.groupby("module")[_WORK].sum()
     paths = [(name, above) for name in own.index for above in _with_parents(str(name))]
     spread = pd.DataFrame(paths, columns=["module", "above"]).join(own, on="module")
@@ -55,6 +57,7 @@ def modules(profile: Profile) -> Modules | None:
     rows["params"] = _parameters(profile, list(rows["module"]))
     total = rows.loc[rows["depth"] == 0, "flops_all"].sum()
     rows["share"] = rows["flops_all"] / total if total else 0.0
+    rows[_WORK] = rows[_WORK].round()
     return Modules(origin, rows.astype(dict.fromkeys([*_WORK, "params"], "int64")))
 
 

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from wcbench.analysis.recorded import main_step, rows_of
 from wcbench.errors import RecordError
 
 if TYPE_CHECKING:
@@ -106,12 +107,7 @@ def pyprof(profile: Profile) -> PyProf:
 
 def _calls(profile: Profile) -> list[Row]:
     """Operator calls of the last recorded step, in order."""
-    table = profile.arrow("operators").drop_columns(["accesses"])
-    steps = table["step"].to_pylist()
-    if not steps:
-        return []
-    last = max(steps)
-    rows: list[Row] = table.filter([step == last for step in steps]).to_pylist()
+    rows: list[Row] = rows_of(profile).drop_columns(["accesses"]).to_pylist()
     return sorted(rows, key=lambda row: int(row["order"]))
 
 
@@ -255,9 +251,12 @@ def _other_conditions(operators: PassInfo, timeline: PassInfo) -> str | None:
 
 
 def _last_step(profile: Profile) -> pd.DataFrame:
-    """Host calls of the timeline's last step in time order; the index is their row in the table."""
-    ops = profile.table("ops")
+    """Host calls of the timeline's last step of the recorded kind, in time order; the index is their row."""
+    ops, steps, recorded = profile.table("ops"), profile.table("steps"), main_step(profile)
     ops = ops[(ops["pass"] == "timeline") & ops["step"].notna()]
+    kinds = steps.loc[(steps["pass"] == "timeline") & (steps["role"] == "measured"), "kind"].astype(str).tolist()
+    if recorded is not None and len(set(kinds)) > 1:
+        ops = ops[ops["step"].isin([number for number, kind in enumerate(kinds) if kind == recorded.kind])]
     last: pd.DataFrame = ops[ops["step"] == ops["step"].max()]
     return last.sort_values(["start_ns", "depth"], kind="stable")
 

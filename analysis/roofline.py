@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from wcbench import devices
-from wcbench.analysis.complexity import last_step
+from wcbench.analysis.recorded import calls_of, rows_of
 from wcbench.devices import Device
 from wcbench.errors import WcbenchError
 
@@ -197,13 +197,13 @@ def profile_roofline(
     else:
         gpus = profile.manifest.machine.get("gpus") or [{}]
         chosen, size, units = gpus[0].get("name"), gpus[0].get("memory_bytes"), None
-    steps = last_step(profile)
+    steps = calls_of(profile)
     moved = steps["bytes_read"] + steps["bytes_written"]
     return roofline(
         steps["name"].astype(str).tolist(),
         steps["flops_all"].astype("float64"),
         moved.astype("float64"),
-        _types(profile, len(steps)),
+        _types(profile),
         chosen,
         memory_bytes=size,
         units=units,
@@ -211,7 +211,7 @@ def profile_roofline(
     )
 
 
-def _types(profile: Profile, count: int) -> list[str]:
-    """The type in which each operator of the last step computes: of its first result, float32 where it has none."""
-    outputs = profile.arrow("operators")["outputs"].slice(len(profile.arrow("operators")) - count).to_pylist()
+def _types(profile: Profile) -> list[str]:
+    """The type in which each operator of the step computes: of its first result, float32 where it has none."""
+    outputs = rows_of(profile)["outputs"].to_pylist()
     return [row[0]["dtype"] if row else "float32" for row in outputs]

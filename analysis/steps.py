@@ -34,6 +34,7 @@ class StepTimes:
     loss_first: float | None
     loss_last: float | None
     kinds: int = 1
+    samples_total: int = 0
 
     @property
     def quartiles_ns(self) -> tuple[float, float, float]:
@@ -55,7 +56,7 @@ class StepTimes:
     def samples_per_s(self) -> float:
         """By the median step; by all steps where they differ in kind, since the median is then of one kind."""
         if self.kinds > 1:
-            return self.samples * len(self.durations_ns) / (sum(self.durations_ns) / 1e9)
+            return self.samples_total / (sum(self.durations_ns) / 1e9)
         return self.samples / (self.median_ns / 1e9)
 
     def to_frame(self) -> pd.DataFrame:
@@ -88,6 +89,7 @@ def step_times(profile: Profile) -> dict[str, StepTimes]:
             loss_first=losses[0],
             loss_last=losses[-1],
             kinds=int(measured["kind"].nunique()),
+            samples_total=int(measured["samples"].sum()),
         )
     return found
 

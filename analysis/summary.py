@@ -16,11 +16,13 @@ from wcbench.analysis.complexity import Complexity, complexity
 from wcbench.analysis.crosscheck import six_n
 from wcbench.analysis.hotspots import categories, hotspots
 from wcbench.analysis.locality import Locality
+from wcbench.analysis.lookups import lookups
 from wcbench.analysis.memory import MemoryAccess, memory
 from wcbench.analysis.modules import Modules, modules
 from wcbench.analysis.noise import noise, unresolved_overheads
 from wcbench.analysis.primitives import primitives
 from wcbench.analysis.roofline import Roofline, profile_roofline
+from wcbench.analysis.scaling import scaling
 from wcbench.analysis.source import source
 from wcbench.analysis.steps import StepTimes, step_times
 from wcbench.analysis.telemetry import measured_memory, power
@@ -56,6 +58,8 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "complexity": _complexity(work),
         "hotspots": _hotspots(profile),
         "categories": _categories(profile),
+        "scaling": _scaling(profile),
+        "lookups": _lookups(profile),
         "operators": _frame(work),
         "modules": _frame(modules(profile)),
         "memory": _memory(accessed),
@@ -132,7 +136,20 @@ def _complexity(found: Complexity | None) -> dict[str, Any] | None:
         "coverage_calls": found.coverage_calls,
         "coverage_bytes": found.coverage_bytes,
         "uncounted": found.uncounted.to_dict("records"),
+        "kinds": found.kinds.to_dict("records"),
     }
+
+
+def _scaling(profile: Profile) -> dict[str, Any] | None:
+    found = scaling(profile)
+    return None if found is None else {**found.source.to_dict(), "rows": found.rows.to_dict("records")}
+
+
+def _lookups(profile: Profile) -> dict[str, Any] | None:
+    found = lookups(profile)
+    if found is None:
+        return None
+    return {**found.source.to_dict(), "samples": found.samples, "rows": found.rows.to_dict("records")}
 
 
 def _hotspots(profile: Profile) -> dict[str, Any] | None:
@@ -175,6 +192,7 @@ def _memory(found: MemoryAccess | None) -> dict[str, Any] | None:
     return {
         **found.source.to_dict(),
         "tensors": found.source.tensors,
+        "kind": found.kind,
         "peak_bytes": found.live.peak_bytes,
         "peak_classes": found.live.peak_classes,
         **_locality(found.logical),

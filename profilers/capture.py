@@ -6,25 +6,22 @@ weights, the batches and so the losses of all passes are the same.
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from wcbench.errors import TaskError, UnknownNameError, UsageError
-from wcbench.profilers.base import Collector, Columns
-from wcbench.profilers.loop import Loop, first_line
+from wcbench.profilers.base import Collector
+from wcbench.profilers.counting import run_counted
+from wcbench.profilers.loop import first_line
 from wcbench.profilers.memory import Memory
 from wcbench.profilers.operators import Operators
 from wcbench.profilers.primitives import Primitives
 from wcbench.profilers.request import Progress, Request, silent
-from wcbench.profilers.state import preserved_state, torch_settings
+from wcbench.profilers.run import Outcome, run_pass
 from wcbench.profilers.timeline import Timeline
 from wcbench.profilers.timing import Timing
 from wcbench.record import Note, PassInfo
@@ -180,36 +177,41 @@ class _Plan:
     config: Config
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    info: PassInfo
-    tables: Mapping[str, Columns]
-    notes: Sequence[Note]
-
-
 def _plan(task: Task, name: str, request: Request, power: bool) -> _Plan:
     cls = COLLECTORS[name]
     fake = cls.tensors == "fake"
     config = task.configure(
         _preset_of(cls, request, task),
-        overrides=request.overrides,
+        overrides={**request.overrides, **_length(task, request)},
         batch_size=request.batch_size,
         variant=request.variant,
         seed=request.seed,
         # fake CUDA tensors need a driver; the algorithm's counts are the same on a fake CPU
         device="cpu" if fake else request.device,
         precision=request.precision,
+        mode=request.mode,
+        fixed_shapes=fake,
     )
     collector = Timing(request.device, power=power) if cls is Timing else cls(config.device)
     return _Plan(collector, config)
 
 
-def _run(task: Task, plan: _Plan, request: Request, progress: Progress) -> _Outcome:
+def _length(task: Task, request: Request) -> dict[str, str]:
+    """The length that was asked for, as the task's own setting."""
+    if request.sequence_length is None:
+        return {}
+    if task.length is None:
+        raise UsageError("The task has no sequence whose length could be set.", "Leave --sequence-length out.")
+    return {task.length: str(request.sequence_length)}
+
+
+def _run(task: Task, plan: _Plan, request: Request, progress: Progress) -> Outcome:
     """One pass; a pass on fake tensors that a task does not stand falls back to real ones, with a note."""
     if plan.collector.tensors == "real":
         return run_pass(task, plan.config, plan.collector, request, progress)
+    assert isinstance(plan.collector, Operators)
     try:
-        return run_pass(task, plan.config, plan.collector, request, progress)
+        return run_counted(task, plan.config, plan.collector, request, progress)
     except TaskError as error:
         first = error
         reason = f"{plan.collector.name}: not possible on fake tensors ({first_line(error.__cause__ or error)})"
@@ -223,59 +225,3 @@ def _run(task: Task, plan: _Plan, request: Request, progress: Progress) -> _Outc
         raise first from first.__cause__  # it fails on real tensors too: the task's fault, told where it first showed
     note = Note(plan.collector.name, f"{reason}; counted on real tensors at preset {preset} instead.")
     return replace(outcome, notes=[note, *outcome.notes])
-
-
-def run_pass(task: Task, config: Config, collector: Collector, request: Request, progress: Progress) -> _Outcome:
-    """Build the task, drop the warm-up, time the bare steps, measure, and leave the process as it was found."""
-    started = time.perf_counter()
-    loop = Loop(task, config, collector, request, progress)
-    with preserved_state(), _no_autocast(config.device), _tensors(collector.tensors):
-        if request.threads is not None:
-            torch.set_num_threads(request.threads)
-        before = torch_settings()
-        loop.run()
-        settings = torch_settings()  # as the measured steps ran: a task may have set its own
-        tables: dict[str, Columns] = dict(collector.tables())
-    if collector.timed:
-        tables["steps"] = loop.columns()
-    info = PassInfo(
-        preset=config.preset,
-        settings=dict(vars(config.settings)),
-        batch_size=config.settings.batch_size,
-        samples=loop.samples,
-        precision=config.precision,
-        device=config.device,
-        tensors=collector.tensors,
-        seed=config.seed,
-        steps=loop.measured,
-        warmup=loop.warmup,
-        seconds=time.perf_counter() - started,
-        data_in_step=request.data_in_step,
-        load=loop.load,
-        torch=settings,
-    )
-    return _Outcome(info, tables, [*collector.notes, *loop.notes(), *_changed(collector, before, settings)])
-
-
-def _changed(collector: Collector, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Note]:
-    """Settings of torch that the task changed; the pass records what it ran under."""
-    own = {"mkldnn"} if collector.tensors == "fake" or not collector.timed else set()  # switched off by the pass
-    names = [name for name in after if name not in own and before.get(name) != after[name]]
-    texts = [f"{name} {before.get(name)} to {after[name]}" for name in names]
-    return [Note(collector.name, f"The task changed settings of torch: {', '.join(texts)}.")] if texts else []
-
-
-@contextlib.contextmanager
-def _no_autocast(device: str) -> Iterator[None]:
-    """Mixed precision is the config's alone, not that of whoever calls."""
-    with torch.autocast(torch.device(device).type, enabled=False):
-        yield
-
-
-@contextlib.contextmanager
-def _tensors(kind: str) -> Iterator[None]:
-    if kind == "real":
-        yield
-        return
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        yield

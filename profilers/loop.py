@@ -16,6 +16,7 @@ import torch
 
 from wcbench.errors import TaskError, WcbenchError
 from wcbench.profilers.base import Collector, Columns
+from wcbench.profilers.inference import forward_only
 from wcbench.profilers.request import Progress, Request
 from wcbench.profilers.state import preserved_state
 from wcbench.record import Note
@@ -24,7 +25,9 @@ from wcbench.tasks.base import Built, Config, Task
 _FILL_SECONDS = 2.0  # a pass without a fixed number of steps measures for about this long
 _FEWEST, _MOST = 10, 100
 _LONGEST_SECONDS, _FEWEST_SLOW = 60.0, 3  # slow steps: fewer than ten where ten would take longer than this
-_KINDS_AHEAD = 64  # steps looked ahead for other kinds
+_SHARES_OFF = 1e-6  # rounding of shares that add up to 1
+_KINDS_AHEAD = 64  # steps looked ahead for other kinds, which recur within so many
+_FARTHEST = 4096  # steps among which a counting pass looks for one of each kind
 
 
 class Loop:
@@ -38,6 +41,8 @@ class Loop:
             self.warmup = max(self.warmup, 1)  # the first step creates the optimizer's state and differs
         self.measured = 0
         self.samples = 0
+        self.kind_samples: dict[str, int] = {}
+        self.step_kinds: dict[str, float] = {}
         self._rows: list[dict[str, Any]] = []
         self._kinds: list[str] = []
         self._threads = 0
@@ -52,9 +57,17 @@ class Loop:
         _seed_all(self.config.seed)
         built = self._build()
         self.samples = built.samples
+        self.kind_samples = dict(built.kind_samples)
         with self._task_errors("kind"):
             self._kinds = [_checked_kind(built.kind(index)) for index in range(_KINDS_AHEAD)]
+        self.step_kinds = _checked_shares(built.step_kinds, self._kinds)
         self.collector.built(built)
+        if self.collector.timed:
+            self._run_timed(built)
+        else:
+            self._run_counted(built)
+
+    def _run_timed(self, built: Built) -> None:
         fixed = self._fixed_steps()
         self._total = 0 if fixed is None else self.warmup + self.collector.bare + fixed
         for _ in range(self.warmup):
@@ -69,6 +82,31 @@ class Loop:
         with self.collector.measuring(built):
             for index in range(self.measured):
                 self._step(built, "measured", index)
+
+    def _run_counted(self, built: Built) -> None:
+        """So many steps of each kind, at the indices at which they first occur; indices between are skipped.
+
+        The first of each kind are the warm-up, which creates the optimizers' state.
+        """
+        each = self.warmup + (self.collector.steps or 1)
+        places: dict[str, list[int]] = {kind: [] for kind in self.step_kinds}
+        with self._task_errors("kind"):
+            for index in range(_FARTHEST):
+                found = places[_checked_kind(built.kind(index))]
+                if len(found) < each:
+                    found.append(index)
+                if all(len(found) == each for found in places.values()):
+                    break
+        warm = sorted(index for found in places.values() for index in found[: self.warmup])
+        counted = sorted(index for found in places.values() for index in found[self.warmup :])
+        self.measured = len(counted)
+        self._total = len(warm) + len(counted)
+        for index in warm:
+            self._step(built, "warmup", at=index)
+        self.collector.warmed()
+        with self.collector.measuring(built):
+            for number, index in enumerate(counted):
+                self._step(built, "measured", number, at=index)
 
     def _rehearse(self) -> None:
         """One step of a task that is thrown away, with whatever it changes in the process."""
@@ -87,11 +125,12 @@ class Loop:
                 f"{type(self.task).__name__}.build returned {type(built).__name__}, not wcbench.tasks.base.Built.",
                 "CONTRIBUTING.md, 'Add a task', shows what a task returns.",
             )
-        if type(built.samples) is not int or built.samples < 1:
-            raise TaskError(
-                f"A step must consume a whole number of samples from 1 up, not {built.samples!r}.", "See Built.samples."
-            )
-        return built
+        for samples in (built.samples, *built.kind_samples.values()):
+            if type(samples) is not int or samples < 1:
+                raise TaskError(
+                    f"A step must consume a whole number of samples from 1 up, not {samples!r}.", "See Built.samples."
+                )
+        return forward_only(built, self.config) if self.config.mode == "inference" else built
 
     def _whole_periods(self, steps: int) -> int:
         """Where steps differ in kind, enough of them that each kind has its share; what was asked for stays."""
@@ -102,8 +141,6 @@ class Loop:
 
     def _fixed_steps(self) -> int | None:
         """How many steps to measure where that is fixed; None where the loop fills its time."""
-        if not self.collector.timed:
-            return self.collector.steps
         return self.collector.steps if self.request.steps is None else self.request.steps
 
     def _steps_that_fill(self) -> int:
@@ -115,8 +152,8 @@ class Loop:
         fewest = min(_FEWEST, max(_FEWEST_SLOW, round(_LONGEST_SECONDS / max(typical, 1e-9))))
         return max(fewest, min(_MOST, round(_FILL_SECONDS / max(typical, 1e-9))))
 
-    def _step(self, built: Built, role: str, measured: int | None = None) -> None:
-        index = len(self._rows)
+    def _step(self, built: Built, role: str, measured: int | None = None, at: int | None = None) -> None:
+        index = len(self._rows) if at is None else at
         with self._task_errors(f"step {index}"):
             kind = _checked_kind(built.kind(index))
             batch = None if self.request.data_in_step else built.batch(index)
@@ -133,7 +170,7 @@ class Loop:
                 "role": role,
                 "kind": kind,
                 "duration_ns": duration,
-                "samples": built.samples,
+                "samples": built.kind_samples.get(kind, built.samples),
                 "loss": self._loss(loss),
             }
         )
@@ -183,30 +220,56 @@ class Loop:
         bad = [row["index"] for row in self._rows if row["loss"] is not None and not np.isfinite(row["loss"])]
         if bad:
             found.append(f"The loss is not finite from step {bad[0]} on ({len(bad)} steps).")
-        if self._real and self._rows and all(row["loss"] is None for row in self._rows):
+        training = self.config.mode == "train"
+        if training and self._real and self._rows and all(row["loss"] is None for row in self._rows):
             found.append("The task's step returns no loss, so that none is recorded.")
         if self._threads:
             found.append(
                 f"The task's steps started {self._threads} Python threads: operators that run in them are not in this "
                 "pass's counts."
             )
-        kinds = sorted(set(self._kinds))
-        if len(kinds) > 1:
-            found.append(self._told_kinds(kinds))
+        if len(self.step_kinds) > 1:
+            found.append(self._told_kinds())
+        absent = set(self.step_kinds) - {row["kind"] for row in self._rows}
+        if absent and not self.collector.timed:
+            found.append(f"No step of the kind {', '.join(sorted(absent))} was met: figures leave it out.")
         return [Note(self.collector.name, text) for text in found]
 
-    def _told_kinds(self, kinds: list[str]) -> str:
+    def _told_kinds(self) -> str:
+        shares = ", ".join(f"{share:.3g} {kind}" for kind, share in self.step_kinds.items())
+        if not self.collector.timed:
+            return (
+                f"Steps differ in kind; figures of an average step weigh each kind by its share in training: {shares}."
+            )
         measured = [row["kind"] for row in self._rows if row["role"] == "measured"]
-        if not self.collector.timed:  # a counting pass gives the figures of its last step
-            return f"The task has steps of the kinds {', '.join(kinds)}; counted is a step of the kind {measured[-1]}."
-        shares = ", ".join(f"{measured.count(kind)} {kind}" for kind in kinds)
-        return f"Steps differ in kind; measured were {shares}: figures are of this mixture."
+        counts = ", ".join(f"{measured.count(kind)} {kind}" for kind in self.step_kinds)
+        return f"Steps differ in kind; measured were {counts}: figures are of this mixture (in training: {shares})."
 
 
 def _checked_kind(kind: Any) -> str:
     if not isinstance(kind, str):
         raise TaskError(f"Built.kind gave {kind!r} for the kind of a step.", "Give a text such as 'train'.")
     return kind
+
+
+def _checked_shares(step_kinds: Any, kinds: list[str]) -> dict[str, float]:
+    """The shares of the kinds of steps, each above 0; raises TaskError where they do not fit the kinds that occur.
+
+    A task of several kinds that gives no shares has those of its cycle.
+    """
+    shares = dict(step_kinds)
+    if not set(kinds) <= set(shares):
+        if shares != {"train": 1.0}:
+            raise TaskError(
+                f"Built.step_kinds names {', '.join(map(str, shares))}, the task's steps are {', '.join(set(kinds))}.",
+                "Name every kind that Built.kind gives within 64 steps, with its share of all steps.",
+            )
+        period = _period(kinds)
+        cycle = kinds if period == 1 else kinds[:period]
+        return {kind: cycle.count(kind) / len(cycle) for kind in dict.fromkeys(cycle)}
+    if not all(share > 0 for share in shares.values()) or abs(sum(shares.values()) - 1) > _SHARES_OFF:
+        raise TaskError(f"Built.step_kinds {shares} are no shares.", "Each is above 0, and together they are 1.")
+    return shares
 
 
 def _period(kinds: list[str]) -> int:

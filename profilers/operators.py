@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,11 +13,12 @@ from wcbench.profilers.base import Collector, Columns
 from wcbench.profilers.formulas import Access, Call, T, Work, work
 from wcbench.profilers.parameters import parameter_rows
 from wcbench.profilers.recorder import BACKWARD, FORWARD, CallNote, Recorder, Stream, TensorNote, same_steps
+from wcbench.profilers.scaling import Key, totals
 from wcbench.tasks.base import Built
 
 
 class Operators(Collector):
-    """Records two steps after the one that creates optimizer state, and compares them."""
+    """Records two steps of each kind after the one that creates optimizer state, and compares them."""
 
     name = "operators"
     purpose = "every operator with its tensors, FLOPs and bytes, at the paper's scale on fake tensors"
@@ -31,6 +31,7 @@ class Operators(Collector):
         super().__init__(device)
         self._recorder: Recorder | None = None
         self._parameters: list[dict[str, Any]] = []
+        self.totals: Mapping[Key, int] = {}
 
     def built(self, built: Built) -> None:
         # torch hides a whole LSTM in one oneDNN call, which no formula knows; without it the matmuls show
@@ -53,6 +54,7 @@ class Operators(Collector):
             return {}
         stream = self._recorder.stream
         done = [work(as_call(note)) for note in stream.calls]
+        self.totals = totals(stream, done)
         self._remark(stream, done)
         parameters = self._parameters
         return {
@@ -64,16 +66,30 @@ class Operators(Collector):
     def _remark(self, stream: Stream, done: Sequence[Work]) -> None:
         for text in stream.remarks:
             self.note(text)
-        steps = sorted(stream.kinds)
-        for first, second in itertools.pairwise(steps):
-            difference = same_steps(stream, first, second)
-            if difference and stream.kinds[first] == stream.kinds[second]:
-                self.note(f"Two recorded steps differ: {difference}. Figures are of the last one.")
+        before: dict[str, int] = {}
+        for step, kind in sorted(stream.kinds.items()):
+            difference = same_steps(stream, before[kind], step) if kind in before else None
+            if difference:
+                of = "" if len(set(stream.kinds.values())) == 1 else f" of the kind {kind}"
+                self.note(f"Two recorded steps{of} differ: {difference}. Figures are of the last one.")
+            before[kind] = step
         missing = Counter(call.info.name for call, w in zip(stream.calls, done, strict=True) if not w.covered)
         for name, calls in missing.most_common():
             self.note(f"No formula counts {name} ({calls} calls); its FLOPs are missing from every total.")
         for text in dict.fromkeys(w.note for w in done if w.covered and w.note):
             self.note(text)
+
+
+class Counted(Operators):
+    """The same for its totals alone: one step of each kind, no tables."""
+
+    steps = 1
+
+    def tables(self) -> Mapping[str, Columns]:
+        if self._recorder is not None:
+            stream = self._recorder.stream
+            self.totals = totals(stream, [work(as_call(note)) for note in stream.calls])
+        return {}
 
 
 def as_call(note: CallNote) -> Call:
@@ -92,7 +108,9 @@ def as_call(note: CallNote) -> Call:
 
 def _described(value: Any) -> Any:
     if isinstance(value, TensorNote):
-        return T(value.storage, value.version, value.offset, value.shape, value.stride, _dtype(value.dtype))
+        return T(
+            value.storage, value.version, value.offset, value.shape, value.stride, _dtype(value.dtype), value.sparse
+        )
     if isinstance(value, list):
         return [_described(item) for item in value]
     return value

@@ -9,6 +9,7 @@ The recorder is lean; formulas run after the pass.
 from __future__ import annotations
 
 import contextlib
+import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -54,7 +56,11 @@ _QUESTIONS = frozenset(
 
 
 class TensorNote(NamedTuple):
-    """A tensor as an operator saw it; offset and strides count elements."""
+    """A tensor as an operator saw it; offset and strides count elements.
+
+    A sparse one (COO) is noted by its values, which have no storage of their own here: ``shape`` starts with the
+    entries, and ``sparse`` is the number of dimensions that they index.
+    """
 
     storage: int
     version: int
@@ -62,6 +68,7 @@ class TensorNote(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
+    sparse: int = 0
 
 
 @dataclass(slots=True)
@@ -296,6 +303,7 @@ class _RecordingMode(TorchDispatchMode):
         noted_args = [self._note(x, born) for x in args]
         noted_kwargs = {key: self._note(x, None) for key, x in kwargs.items()} if kwargs else {}
         out = func(*args, **kwargs)
+        count_entries(info.name, args, kwargs, out)
         index = len(self._stream.calls)
         noted_out = self._note(out, index)
         self._stream.calls.append(
@@ -306,6 +314,8 @@ class _RecordingMode(TorchDispatchMode):
     def _note(self, value: Any, born: int | None) -> Any:
         """The value with tensors replaced by notes; numbers, types and texts stay as they are."""
         if isinstance(value, Tensor):
+            if value.layout is torch.sparse_coo:
+                return _sparse_note(value)
             number = self._ids.of(value, born)
             if number == NO_STORAGE:
                 return TensorNote(number, 0, 0, tuple(value.shape), (), value.dtype)
@@ -315,6 +325,40 @@ class _RecordingMode(TorchDispatchMode):
         if type(value) in (list, tuple):
             return [self._note(item, born) for item in value]
         return value
+
+
+_ENTRIES = "_wcbench_entries"
+_LOOKUPS = ("aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward", "aten::embedding_sparse_backward")
+_FROM_VALUES = "aten::_sparse_coo_tensor_with_dims_and_tensors"
+
+
+def count_entries(name: str, args: Any, kwargs: Any, out: Any) -> None:
+    """Mark sparse results with how many entries they have: fake ones say 0, whatever they were made of.
+
+    A gradient of look-ups has one entry for each; what is made of a sparse tensor has as many as it.
+    """
+    for tensor in tree_leaves(out):
+        if not isinstance(tensor, Tensor) or tensor.layout is not torch.sparse_coo:
+            continue
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if not isinstance(tensor, FakeTensor):
+            entries = tensor._nnz()
+        elif name in _LOOKUPS:
+            entries = given[1].numel()
+        elif name == _FROM_VALUES:
+            entries = given[-1].shape[0]
+        else:
+            entries = max((getattr(leaf, _ENTRIES, 0) for leaf in given), default=0)
+        setattr(tensor, _ENTRIES, entries)
+
+
+def _sparse_note(tensor: Tensor) -> TensorNote:
+    indexed = tensor.sparse_dim()
+    entries = getattr(tensor, _ENTRIES, None)
+    entries = tensor._nnz() if entries is None else entries
+    shape = (entries, *tensor.shape[indexed:])
+    strides = tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+    return TensorNote(NO_STORAGE, 0, 0, shape, strides, tensor.dtype, indexed)
 
 
 def describe(func: Any) -> OperatorInfo:

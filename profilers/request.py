@@ -19,7 +19,10 @@ def silent(passname: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What to capture. ``preset`` None takes each pass's own default (DESIGN, section 4)."""
+    """What to capture. ``preset`` None takes each pass's own default (DESIGN, section 4).
+
+    ``sequence_length`` sets the task's `Task.length`; ``scaling`` False leaves out the counts at 2b and 4b.
+    """
 
     device: str = "cpu"
     passes: Sequence[str] | None = None
@@ -33,3 +36,6 @@ class Request:
     steps: int | None = None
     warmup: int | None = None
     data_in_step: bool = False
+    mode: str = "train"
+    sequence_length: int | None = None
+    scaling: bool = True

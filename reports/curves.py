@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ from wcbench.reports.canvas import (
     panel_axes,
     write,
 )
-from wcbench.reports.model import CapacityCurves, LiveCurve, Roofline
+from wcbench.reports.model import CapacityCurves, KnobCurves, LiveCurve, Roofline
 from wcbench.reports.palette import EDGE, GRID, INK, MEDIAN, MUTED, PAPER, live_color
 
 HEIGHT = 300
@@ -166,6 +167,42 @@ def _round_bytes(value: float) -> str:
 def _trimmed(text: str) -> str:
     number, _, unit = text.partition(" ")
     return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}".rstrip()
+
+
+# --- against a knob ------------------------------------------------------------------------------------------------
+
+
+def knob(data: KnobCurves, width: int) -> Figure:
+    """A line for each curve through all of its points; the values of the knob themselves are the ticks."""
+    lines = list(zip(data.curves, itertools.cycle(STYLES)))
+    keys = [Key(curve.name, color, mark) for curve, (color, mark) in lines if curve.name]
+    figure, axes = _frame(width, keys, data.axis)
+    points = [point for curve in data.curves for point in curve.points if point[1] > 0]
+    low, high = _limits(y for _, y in points)
+    first, last = _limits(x for x, _ in points)
+    axes.set(xscale="log", yscale="log", xlim=(first / 1.1, last * 1.1), ylim=(low / 1.5, high * 1.5))
+    values = sorted({x for x, _ in points})
+    shown = values[:: max(1, math.ceil(len(values) / (4 if width < TIGHT else 9)))]
+    axes.xaxis.set_ticks(shown, [f"{value:,.0f}" for value in shown])
+    axes.xaxis.set_ticks([], minor=True)
+    _round_ticks(axes.yaxis, low / 1.5, high * 1.5, data)
+    axes.set_xlabel(data.knob)
+    for curve, (color, mark) in lines:
+        x, y = zip(*(point for point in curve.points if point[1] > 0), strict=True)
+        axes.plot(x, y, color=color, linestyle=LINES[mark], linewidth=2, marker="o", markersize=4, zorder=3)
+    return figure
+
+
+def _round_ticks(axis: Any, low: float, high: float, data: KnobCurves) -> None:
+    """1, 2 and 5 times powers of ten; powers of two for bytes."""
+    if data.kind == "bytes":
+        return _log_ticks(axis, low, high, 6)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [figure * 10.0**decade for decade in decades for figure in (1, 2, 5)]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    ticks = ticks[:: max(1, math.ceil(len(ticks) / 8))]
+    axis.set_ticks(ticks, [_trimmed(fmt.show(tick, data.kind, data.unit)) for tick in ticks])
+    axis.set_ticks([], minor=True)
 
 
 # --- roofline -----------------------------------------------------------------------------------------------------

@@ -27,7 +27,17 @@ from wcbench.reports.canvas import (
     style,
     write,
 )
-from wcbench.reports.model import Bar, BarPanel, Bars, CapacityCurves, FigureData, LiveCurve, StepPoint, StepTimes
+from wcbench.reports.model import (
+    Bar,
+    BarPanel,
+    Bars,
+    CapacityCurves,
+    FigureData,
+    KnobCurves,
+    LiveCurve,
+    StepPoint,
+    StepTimes,
+)
 from wcbench.reports.palette import EDGE, GRID, INK, MEDIAN, MUTED, category_color
 
 ROW = 34
@@ -55,6 +65,8 @@ def _draw(data: FigureData, width: int) -> Figure:
         return curves.live(data, width)
     if isinstance(data, CapacityCurves):
         return curves.capacity(data, width)
+    if isinstance(data, KnobCurves):
+        return curves.knob(data, width)
     return curves.roofline(data, width)
 
 

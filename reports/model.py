@@ -208,7 +208,18 @@ class Roofline:
     capacities: tuple[tuple[float, float], ...]
 
 
-FigureData = Bars | StepTimes | LiveCurve | CapacityCurves | Roofline
+@dataclass(frozen=True)
+class KnobCurves:
+    """A quantity against a knob of a sweep, both on log axes; ``kind`` and ``unit`` say how values are written."""
+
+    axis: str
+    knob: str
+    kind: Kind
+    unit: str
+    curves: tuple[Curve, ...]
+
+
+FigureData = Bars | StepTimes | LiveCurve | CapacityCurves | Roofline | KnobCurves
 
 
 @dataclass(frozen=True)

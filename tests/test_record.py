@@ -114,7 +114,7 @@ def test_plain_pyarrow_reads_values_units_and_version(full: Profile, name: str) 
     assert full.path is not None
     table = pq.read_table(full.path / f"{name}.parquet")
     assert table.to_pydict() == values(TABLES[name])
-    assert table.schema.metadata[b"wcbench.schema_version"] == b"2"
+    assert table.schema.metadata[b"wcbench.schema_version"] == b"3"
     assert table.schema.metadata[b"wcbench.table"] == name.encode()
     for column in TABLES[name].columns:
         metadata = table.schema.field(column.name).metadata
@@ -135,7 +135,7 @@ def test_whole_numbers_stay_whole_in_data_frames(full: Profile) -> None:
 def test_plain_json_reads_the_manifest(full: Profile) -> None:
     assert full.path is not None
     data = json.loads((full.path / "manifest.json").read_text(encoding="utf-8"))
-    assert data["schema_version"] == 2
+    assert data["schema_version"] == 3
     assert data["tables"] == dict.fromkeys(TABLES, 3)
     assert data["notes"] == [{"about": "power", "text": "there is no NVML"}]
     assert data["passes"]["timing"]["torch"] == {"threads": 2}
@@ -547,7 +547,7 @@ def old(tmp_path: Path) -> Path:
 
 def test_a_record_of_version_1_is_read_with_todays_meaning(old: Path) -> None:
     loaded = record.load(old)
-    assert loaded.manifest.schema_version == 2
+    assert loaded.manifest.schema_version == 3
     assert loaded.notes == (Note("record", "there is no NVML"), Note("record", "the machine was busy"))
     assert loaded.manifest.passes["timing"].data_in_step is False
     assert loaded.arrow("steps").to_pydict() == {
@@ -564,13 +564,13 @@ def test_a_record_of_version_1_is_read_with_todays_meaning(old: Path) -> None:
 
 def test_an_upgraded_record_is_saved_in_todays_form(old: Path, tmp_path: Path) -> None:
     record.load(old).save(tmp_path / "new")
-    assert json.loads((tmp_path / "new" / "manifest.json").read_text())["schema_version"] == 2
+    assert json.loads((tmp_path / "new" / "manifest.json").read_text())["schema_version"] == 3
     assert "role" in pq.read_table(tmp_path / "new" / "steps.parquet").column_names
 
 
 def test_a_newer_version_is_refused_with_the_remedy(old: Path) -> None:
-    edit(old, lambda data: data.update(schema_version=3))
-    with pytest.raises(RecordError, match=r"has schema version 3; this wcbench reads up to 2\.\nUpgrade wcbench\."):
+    edit(old, lambda data: data.update(schema_version=4))
+    with pytest.raises(RecordError, match=r"has schema version 4; this wcbench reads up to 3\.\nUpgrade wcbench\."):
         record.load(old)
 
 
@@ -584,7 +584,7 @@ def test_a_newer_version_is_refused_with_the_remedy(old: Path) -> None:
         ('{"schema_version": "2"}', "names no schema version"),
         ('{"schema_version": true}', "names no schema version"),
         ('{"schema_version": 0}', "names no schema version"),
-        ('{"schema_version": 2}', "is not a manifest that wcbench wrote: "),
+        ('{"schema_version": 3}', "is not a manifest that wcbench wrote: "),
         ('{"schema_version": 1}', "is not a manifest that wcbench wrote: 'notes'"),
     ],
 )

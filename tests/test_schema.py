@@ -33,6 +33,8 @@ def test_the_tables_are_pinned() -> None:
         "parameters",
         "operators",
         "storages",
+        "scaling",
+        "lookups",
         "memory",
         "power",
     ]

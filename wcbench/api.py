@@ -6,6 +6,7 @@ Importing this module loads neither torch nor pandas; each verb imports what it 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,15 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wcbench import record
-from wcbench.errors import RecordError, UsageError
+from wcbench.errors import RecordError, TaskError, UsageError
 from wcbench.files import write_whole
 from wcbench.lookup import find_run, list_runs, run_folder, runs_root
 from wcbench.record import Profile
 from wcbench.tasks import catalog
 
 if TYPE_CHECKING:
+    from wcbench.analysis.sweep import Point, Sweep
     from wcbench.profilers.doctor import Check
     from wcbench.profilers.request import Progress
+    from wcbench.profilers.suite import TaskRun
     from wcbench.tasks.base import Task
 
 
@@ -39,12 +42,15 @@ def profile(
     preset: str | None = None,
     batch_size: int | None = None,
     precision: str = "fp32",
+    mode: str = "train",
+    sequence_length: int | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     threads: int | None = None,
     steps: int | None = None,
     warmup: int | None = None,
     data_in_step: bool = False,
+    scaling: bool = True,
     runs: str | Path | None = None,
     out: str | Path | None = None,
     save: bool = True,
@@ -63,11 +69,15 @@ def profile(
         on a CPU and at "paper" on a GPU.
     batch_size : samples per step instead of the preset's.
     precision : "fp32", or "bf16" by autocast.
+    mode : "train" for whole training steps, "inference" for the forward pass alone in evaluation mode.
+    sequence_length : length of the task's sequence instead of the preset's.
     settings : further settings of the task by name, as texts or values.
     seed : of weights and batches; equal seeds give equal batches and losses.
     threads : intra-op threads of torch during the capture.
     steps, warmup : how many steps to measure and to drop before, instead of each pass's own numbers.
     data_in_step : whether making the batch counts as part of the step.
+    scaling : whether operators are also counted at twice and four times the batch, to split what a step does into a
+        fixed and a per-sample part.
     runs, out : the folder of all runs, or the very folder to write; an existing one is kept unless ``force``.
     save : False keeps the record in memory only.
     progress : called as ``progress(pass, steps done, steps in all)``.
@@ -101,6 +111,9 @@ def profile(
         steps=steps,
         warmup=warmup,
         data_in_step=data_in_step,
+        mode=mode,
+        sequence_length=sequence_length,
+        scaling=scaling,
     )
     if save:
         record.check_place(Path(out) if out is not None else runs_root(runs) / "new", force=force)
@@ -119,6 +132,94 @@ def profile(
         return made
     folder = Path(out) if out is not None else run_folder(runs_root(runs), made.manifest)
     return made.save(folder, force=force)
+
+
+def profile_suite(
+    suite: str,
+    *,
+    jobs: int | None = None,
+    told: Callable[[TaskRun, int, int], None] | None = None,
+    **options: Any,
+) -> list[TaskRun]:
+    """Profile every task of a suite, each in a process of its own, and give what came of each.
+
+    Parameters
+    ----------
+    suite : id of a suite, e.g. "aibench-training-v1.1".
+    jobs : tasks at a time; None is one a core where nothing is timed (the pass operators alone), else one.
+    told : called as ``told(run, tasks done, tasks in all)`` when a task ends; a failed one has an ``error``.
+    options : as `profile` takes them, except ``task``, ``out``, ``save``, ``progress`` and ``command``.
+
+    Raises
+    ------
+    UnknownNameError : there is no such suite. A task that fails raises nothing: see its ``error``.
+    """
+    from wcbench.machine import cpu
+    from wcbench.profilers.suite import profile_tasks
+    from wcbench.suites import load_suite
+
+    tasks = load_suite(suite).tasks
+    if jobs is None:
+        timed = list(options.get("passes") or ()) != ["operators"]
+        jobs = 1 if timed else cpu()["usable_cores"] or 1
+    if jobs < 1:
+        raise UsageError(f"--jobs {jobs} is refused.", "Give a whole number from 1 up.")
+    return profile_tasks(tasks, options, jobs=jobs, told=told)
+
+
+def sweep(
+    task: str | Task | type[Task],
+    *,
+    batch_size: Sequence[int] | None = None,
+    sequence_length: Sequence[int] | None = None,
+    precision: Sequence[str] = ("fp32",),
+    told: Callable[[Point, int, int], None] | None = None,
+    **options: Any,
+) -> Sweep:
+    """Profile a task at every combination of these knobs; each point is a record as `profile` makes it.
+
+    Parameters
+    ----------
+    batch_size, sequence_length : values of the knob; None leaves the preset's own.
+    precision : "fp32", "bf16" or both.
+    told : called as ``told(point, points done, points in all)``.
+    options : further ones as `profile` takes them.
+
+    Returns
+    -------
+    Sweep : ``to_frame`` has a row a point; a point that failed has its error and costs no other.
+    """
+    from wcbench.analysis.sweep import Point, Sweep
+
+    points: list[Point] = []  # each is a record of its own, so that what was made stays when a later one fails
+    own: list[int | None] = [None]
+    knobs = list(itertools.product(batch_size or own, sequence_length or own, precision))
+    for batch, length, kind in knobs:
+        chosen: dict[str, Any] = {"batch_size": batch, "sequence_length": length, "precision": kind}
+        try:
+            points.append(Point(**chosen, profile=profile(task, **chosen, **options)))
+        except TaskError as error:
+            points.append(Point(**chosen, profile=None, error=error.message))
+        if told is not None:
+            told(points[-1], len(points), len(knobs))
+    return Sweep(tuple(points))
+
+
+def sweep_page(made: Sweep, out: str | Path | None = None) -> Path:
+    """Write a sweep's curves as one HTML file and return its path; by default beside its records.
+
+    Raises UsageError where no point has a saved record and no file is named.
+    """
+    from wcbench.reports.html import render_html
+    from wcbench.reports.sweep import sweep_report
+
+    saved = [point.profile.path for point in made.points if point.profile is not None and point.profile.path]
+    if out is None and not saved:
+        raise UsageError("No point of the sweep was saved, so it has no folder.", "Name a file with `out`.")
+    target = Path(out) if out is not None else Path(saved[0]).with_name(f"sweep-{Path(saved[0]).name}.html")
+    text = render_html(sweep_report(made))
+    write_whole(target, lambda file: file.write_text(text, encoding="utf-8"))
+    return target
 
 
 def _resolve(task: Any) -> tuple[str, str | None, Task]:

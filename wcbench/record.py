@@ -37,6 +37,8 @@ VIEWS = Registry(
         Row("hotspots", "wcbench.analysis.hotspots:hotspots"),
         Row("categories", "wcbench.analysis.hotspots:categories"),
         Row("complexity", "wcbench.analysis.complexity:complexity"),
+        Row("lookups", "wcbench.analysis.lookups:lookups"),
+        Row("scaling", "wcbench.analysis.scaling:scaling"),
         Row("steps", "wcbench.analysis.steps:step_times"),
         Row("modules", "wcbench.analysis.modules:modules"),
         Row("operators", "wcbench.analysis.complexity:complexity"),
@@ -65,7 +67,9 @@ class PassInfo:
     """How one pass was run.
 
     ``tensors`` is real or fake, ``load`` the machine's load average over a minute when the measured steps began (None
-    where the system has none), ``torch`` the settings that torch ran under.
+    where the system has none), ``torch`` the settings that torch ran under, ``mode`` train or inference,
+    ``step_kinds`` the share of all steps of a training by kind of step (empty in records of before schema version 3),
+    ``kind_samples`` the samples of kinds that consume another number than ``samples``.
     """
 
     preset: str
@@ -82,6 +86,15 @@ class PassInfo:
     data_in_step: bool = False
     load: float | None = None
     torch: Mapping[str, Any] = field(default_factory=dict)
+    mode: str = "train"
+    step_kinds: Mapping[str, float] = field(default_factory=dict)
+    kind_samples: Mapping[str, int] = field(default_factory=dict)
+
+    def average_samples(self) -> float:
+        """Samples of an average step: kinds that consume another number weigh by their share of all steps."""
+        if not self.kind_samples:
+            return self.samples
+        return sum(share * self.kind_samples.get(kind, self.samples) for kind, share in self.step_kinds.items())
 
 
 @dataclass(frozen=True)

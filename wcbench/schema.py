@@ -16,7 +16,7 @@ from wcbench.errors import RecordError, UnknownNameError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the record's form. Raise it with every change of meaning and add the step to `upgrade.UPGRADES`."""
 
 
@@ -222,6 +222,45 @@ _TABLES = (
             _optional("born", "int", "", "order of the operator that made it; null if it is older than the stream"),
             _optional("died", "int", "", "order of the first operator that ran without it; null if it outlived them"),
             _optional("producer", "text", "", "operator that made it"),
+        ),
+    ),
+    TableSchema(
+        "scaling",
+        "a quantity of a step as a straight line in the number of samples, fitted to steps at several batch sizes",
+        (
+            _PASS,
+            Column("kind", "text", "", "the task's kind of step"),
+            Column("phase", "text", "", "forward, backward, optimizer or other; all for the whole step"),
+            Column(
+                "quantity",
+                "text",
+                "",
+                "flops_matrix, flops_all, bytes_read, bytes_written, calls; live_peak_bytes, "
+                "which as a maximum is straight in pieces only",
+            ),
+            Column("unit", "text", "", "unit of the quantity: FLOP, B or calls"),
+            _optional("length", "int", "", "length of the sequence, where the task has one"),
+            Column("recorded", "bool", "", "false where the parts are extrapolated from shorter lengths"),
+            Column("fixed", "float", "the quantity's", "part that does not depend on the batch"),
+            Column("per_sample", "float", "the quantity's per sample", "slope"),
+            Column(
+                "error", "float", "fraction", "greatest deviation of a recorded value from the line, over the value"
+            ),
+            Column("samples", "ints", "samples", "samples of the steps that were recorded"),
+            Column("values", "ints", "the quantity's", "what was recorded at each; empty where extrapolated"),
+        ),
+    ),
+    TableSchema(
+        "lookups",
+        "the row ids that one step looks up in one sparse table, by one law of the ids; drawn, not recorded",
+        (
+            _PASS,
+            Column("parameter", "text", "", "path of the table: model.name as in table parameters"),
+            Column("law", "text", "", "own (the task's data, or its file of recorded ids) or zipf"),
+            _optional("exponent", "float", "", "exponent of Zipf's law; null for the task's own"),
+            Column("step", "int", "", "index of the step, from 0"),
+            Column("samples", "int", "samples", "samples of the step: fewer than the pass's where ids are too many"),
+            Column("ids", "ints", "", "rows in the order of the look-ups"),
         ),
     ),
     TableSchema(

@@ -19,6 +19,8 @@ Conventions
 * Gathers and scatters move index count x bytes of a row, repeats included. A result that is filled and then scattered
   into is written once, its rows as scatter and the rest as fill. Sampling a picture where data says so is a gather of
   at most the whole picture.
+* A sparse tensor moves its entries and their indices. Entries of one row count each, and coalescing is counted as if
+  all were different: how many coincide is data.
 * An operator that no formula knows, or whose work depends on data, has ``covered=False``, FLOPs of 0 that mean
   nothing, a note with its name, and still the bytes of its operands.
 """
@@ -39,6 +41,7 @@ from wcbench.profilers.formulas import (
     recurrent,
     reductions,
     sampling,
+    sparse,
     transforms,
     vision,
 )
@@ -59,6 +62,7 @@ MODULES = (
     recurrent,
     reductions,
     sampling,
+    sparse,
     transforms,
     vision,
 )

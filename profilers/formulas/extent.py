@@ -22,7 +22,8 @@ class T(NamedTuple):
     """A tensor as an operator saw it.
 
     ``storage`` identifies the memory behind it and ``version`` counts that memory's in-place changes; ``offset`` and
-    ``stride`` are in elements, ``dtype`` is torch's name without its prefix.
+    ``stride`` are in elements, ``dtype`` is torch's name without its prefix. A sparse tensor (COO) is described by its
+    values: ``shape`` starts with its entries, and ``sparse`` is how many of its dimensions they index.
     """
 
     storage: int
@@ -31,6 +32,7 @@ class T(NamedTuple):
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: str
+    sparse: int = 0
 
     @property
     def numel(self) -> int:

@@ -123,14 +123,14 @@ def _ctc_states(call: Call, at: int) -> tuple[int, int, bool]:
 PADDED = "lengths are data: every sequence is taken at the padded length"
 
 
-@formula(*aten("_ctc_loss ctc_loss"))
+@formula(*aten("_ctc_loss ctc_loss"), "wcbench::ctc_loss")
 def ctc_loss(call: Call) -> Cost:
     """The forward recursion over steps and states."""
     states, _, padded = _ctc_states(call, 0)
     return Cost(CTC_STEP * states, note=PADDED if padded else None)
 
 
-@formula("aten::_ctc_loss_backward")
+@formula("aten::_ctc_loss_backward", "wcbench::ctc_loss_backward")
 def ctc_loss_backward(call: Call) -> Cost:
     """The backward recursion, alpha + beta collected by symbol (plus, exp, log1p, plus: 4), and for each class and step
     (exp(p) - exp(sum + loss - p)) * g: 6."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from wcbench.profilers.formulas.extent import T, distinct_elements, extent_bytes
-from wcbench.profilers.formulas.traffic import Access, Call, default_accesses, distinct
+from wcbench.profilers.formulas.traffic import Access, Call, default_accesses, distinct, tensors
 
 __all__ = [
     "REGISTRY",
@@ -75,16 +75,19 @@ class Work:
 
 Formula = Callable[[Call], Cost]
 REGISTRY: dict[str, Formula] = {}
+SPARSE: dict[str, Formula] = {}
+"""Formulas of calls that take or give a sparse tensor (module `sparse`), by full name."""
 
 
-def formula(*names: str) -> Callable[[Formula], Formula]:
+def formula(*names: str, sparse: bool = False) -> Callable[[Formula], Formula]:
     """Register a formula under these operators, given as ``namespace::name`` or as ``namespace::name.overload``."""
+    registry = SPARSE if sparse else REGISTRY
 
     def register(function: Formula) -> Formula:
         for name in names:
-            if name in REGISTRY:
-                raise ValueError(f"Two formulas are registered for {name}: {REGISTRY[name]} and {function}.")
-            REGISTRY[name] = function
+            if name in registry:
+                raise ValueError(f"Two formulas are registered for {name}: {registry[name]} and {function}.")
+            registry[name] = function
         return function
 
     return register
@@ -121,6 +124,8 @@ def work(call: Call, *, causal: str = "full") -> Work:
     if causal not in ("full", "half"):
         raise ValueError(f"causal must be 'full' or 'half', not {causal!r}.")
     function = find(call.name, call.overload)
+    if any(tensor.sparse for tensor in tensors([call.args, call.kwargs, call.out])):
+        function = SPARSE.get(call.name)  # what the operator does to dense tensors says nothing of sparse ones
     try:
         if function is None:
             return _uncovered(call, "no formula")

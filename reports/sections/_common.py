@@ -15,6 +15,7 @@ BLOCKS: Mapping[str, str] = {
     "hotspots": "timeline",
     "categories": "timeline",
     "complexity": "operators",
+    "scaling": "operators",
     "operators": "operators",
     "modules": "operators",
     "memory": "operators",

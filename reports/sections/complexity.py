@@ -23,7 +23,7 @@ def section(summary: Summary) -> Section | None:
     if part is None:
         return None
     facts = Facts((*_per_sample(part), *_coverage(part), *_bytes(part), *_parameters(part)))
-    blocks: list[Block] = [Text(_intro(part)), _totals(summary, part), facts]
+    blocks: list[Block] = [Text(_intro(part)), _totals(summary, part), *_kinds(summary, part), facts]
     uncounted = tuple((row.get("name"), row.get("calls")) for row in rows(part.get("uncounted")))
     if uncounted:
         columns = (Column("operator", "name"), Column("calls", "count"))
@@ -59,6 +59,26 @@ def _totals(summary: Summary, part: Mapping[str, Any]) -> Table:
     columns = (Column("work"), Column("matrix class", "si", "FLOP"), Column("all", "si", "FLOP"))
     caption = "Work of one training step of the whole batch, in both totals"
     return Table("complexity-work", caption, columns, tuple(cells), more=show_command(summary, "complexity"))
+
+
+def _kinds(summary: Summary, part: Mapping[str, Any]) -> Iterator[Table]:
+    """One row a kind of step, where they differ."""
+    kinds = rows(part.get("kinds"))
+    if len(kinds) < 2:
+        return
+    names = ("kind", "share", "calls", "flops_matrix", "flops_all", "bytes_read", "bytes_written")
+    columns = (
+        Column("kind of step"),
+        Column("share of steps", "share"),
+        Column("calls", "count"),
+        Column("matrix class", "si", "FLOP"),
+        Column("all", "si", "FLOP"),
+        Column("read", "bytes"),
+        Column("written", "bytes"),
+    )
+    cells = tuple(tuple(row.get(name) for name in names) for row in kinds)
+    caption = "Kinds of steps, one step of each; the figures above weigh them by their share of a training"
+    yield Table("complexity-kinds", caption, columns, cells, more=show_command(summary, "complexity"))
 
 
 def _per_sample(part: Mapping[str, Any]) -> Iterator[Fact]:

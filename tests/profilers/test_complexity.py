@@ -128,7 +128,7 @@ def test_onednn_is_off_inside_and_back_afterwards(run: Run, task_of: Any) -> Non
 
     before = torch.backends.mkldnn.enabled
     captured = run(task_of(build), "operators")
-    assert seen == [False] * 3
+    assert seen == [False] * (3 + 2 + 2)  # and at twice and four times the batch
     assert torch.backends.mkldnn.enabled is before
     # 5 steps * 4 sequences * (16 + 32 inputs) * 4 gates of 32, twice
     assert by_phase(captured)["forward"] == 2 * 5 * 4 * (16 + 32) * 4 * 32 == 245_760
@@ -487,7 +487,7 @@ def test_a_task_without_parameters(run: Run, task_of: Any) -> None:
 # --- steps that differ, parameters that come late -------------------------------------------------------------------
 
 
-def test_a_task_of_several_kinds_of_steps_is_told_which_one_was_counted(
+def test_a_task_of_several_kinds_of_steps_is_told_how_they_are_weighed(
     run: Run, mlp: Task, task_of: Callable[..., Task]
 ) -> None:
     import dataclasses
@@ -495,7 +495,8 @@ def test_a_task_of_several_kinds_of_steps_is_told_which_one_was_counted(
     plain = mlp.build(mlp.configure("tiny"))
     two = dataclasses.replace(plain, kind=lambda index: "critic" if index % 6 else "generator")
     found = [note.text for note in run(task_of(lambda config: two), "operators").notes]
-    assert "The task has steps of the kinds critic, generator; counted is a step of the kind critic." in found
+    told = "figures of an average step weigh each kind by its share in training: 0.167 generator, 0.833 critic."
+    assert f"Steps differ in kind; {told}" in found
     assert not any("kinds" in note.text for note in run(mlp, "operators").notes)
 
 

@@ -121,7 +121,8 @@ def test_steps_of_several_kinds_are_measured_in_their_proportion(run: Run, task_
     captured = run(task_of(built_of(product, kind=kind)), "timeline")
     steps = captured.tables["steps"].to_pandas()
     assert steps.loc[steps["role"] == "measured", "kind"].value_counts().to_dict() == {"critic": 4, "generator": 1}
-    assert "Steps differ in kind; measured were 4 critic, 1 generator: figures are of this mixture." in texts(captured)
+    told = "Steps differ in kind; measured were 1 generator, 4 critic: figures are of this mixture"
+    assert f"{told} (in training: 0.2 generator, 0.8 critic)." in texts(captured)
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit(), RecursionError("deep"), StopIteration()])

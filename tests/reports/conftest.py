@@ -272,6 +272,15 @@ def _steps() -> dict[str, Any]:
     return {"pass": "timing", "preset": "small", "batch_size": 64, "device": "cpu", "rows": rows}
 
 
+def _scaling() -> dict[str, Any]:
+    row = {"kind": "train", "phase": "all", "length": None, "recorded": True, "samples": [256, 512, 1024]}
+    flops = {"quantity": "flops_all", "unit": "FLOP", "fixed": 1.5e6, "per_sample": 4.62e6, "error": 0.0}
+    calls = {"quantity": "calls", "unit": "calls", "fixed": 251.0, "per_sample": 0.0, "error": 0.0125}
+    forward = {**row, **flops, "phase": "forward", "per_sample": 1.55e6, "values": [1, 2, 3]}
+    rows = [{**row, **flops, "values": [1, 2, 3]}, {**row, **calls, "values": [251] * 3}, forward]
+    return {"pass": "operators", "preset": "paper", "batch_size": 256, "device": "cpu", "rows": rows}
+
+
 def usual() -> dict[str, Any]:
     """A spatial transformer on a CPU, without power."""
     return {
@@ -296,6 +305,8 @@ def usual() -> dict[str, Any]:
             "memory": _pass(),
         },
         "complexity": _complexity(),
+        "scaling": _scaling(),
+        "lookups": None,
         "operators": _operators(),
         "modules": _modules(),
         "memory": _model_memory(),
@@ -311,6 +322,8 @@ def usual() -> dict[str, Any]:
 
 BLOCKS = (
     "complexity",
+    "scaling",
+    "lookups",
     "operators",
     "modules",
     "memory",

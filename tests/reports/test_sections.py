@@ -36,9 +36,11 @@ ORDER = [
     "categories",
     "steps",
     "complexity",
+    "scaling",
     "operators",
     "modules",
     "memory",
+    "lookups",
     "roofline",
     "primitives",
     "power",
@@ -70,7 +72,9 @@ def test_the_list_of_sections() -> None:
 
 
 def test_sections_stand_in_order_and_only_null_blocks_are_left_out(summary: dict[str, Any]) -> None:
-    assert [section.id for section in profile_report(summary).sections] == [n for n in ORDER if n != "power"]
+    assert [section.id for section in profile_report(summary).sections] == [
+        n for n in ORDER if n not in ("power", "lookups")
+    ]
 
 
 def test_every_number_of_the_model_is_in_the_summary(summary: dict[str, Any]) -> None:
@@ -347,6 +351,52 @@ def test_a_note_on_a_pass_is_a_reason_only_where_the_pass_did_not_end(summary: d
 def test_a_pass_that_ran_and_left_nothing_is_said_to(summary: dict[str, Any]) -> None:
     summary["primitives"] = None
     assert any("left nothing" in text for text in note_texts(profile_report(summary).section("notes")))
+
+
+def test_scaling_shows_the_whole_step_in_its_two_parts(summary: dict[str, Any]) -> None:
+    table = profile_report(summary).section("scaling").table("scaling-parts")
+    assert table.column("a step") == ("all FLOPs", "operator calls")
+    assert table.column("fixed") == (1.5e6, 251.0)
+    assert table.column("per sample") == (4.62e6, 0.0)
+    assert table.column("error") == (0.0, 0.0125)
+    for row in summary["scaling"]["rows"]:
+        row.update(length=1230, recorded=False, kind="critic")
+    summary["scaling"]["rows"].append({**summary["scaling"]["rows"][0], "kind": "generator", "length": 60})
+    summary["scaling"]["rows"].append({**summary["scaling"]["rows"][0], "kind": "generator"})
+    section = profile_report(summary).section("scaling")
+    assert section.table("scaling-parts").column("a step") == (
+        "all FLOPs, critic",
+        "operator calls, critic",
+        "all FLOPs, generator",
+    )
+    assert "Continued to length 1,230" in str(section.blocks[0])
+
+
+def test_lookups_show_a_row_a_law(summary: dict[str, Any]) -> None:
+    assert "lookups" not in [section.id for section in profile_report(summary).sections]
+    row = {"lookups": 100, "distinct": 60, "top_share": 0.25, "steps": 8, "miss_ratio": [[2**18, 0.5], [2**22, 0.125]]}
+    rows = [{**row, "law": "own", "exponent": None}, {**row, "law": "zipf", "exponent": 1.05}]
+    summary["lookups"] = {
+        "pass": "operators",
+        "preset": "paper",
+        "batch_size": 4,
+        "device": "cpu",
+        "samples": 4,
+        "rows": rows,
+    }
+    table = profile_report(summary).section("lookups").table("lookups-band")
+    assert table.column("ids drawn by") == ("the task's own law", "Zipf 1.05")
+    assert table.column("miss at 256 KiB") == (0.5, 0.5)
+    assert table.column("miss at 4.00 MiB") == (0.125, 0.125)
+
+
+def test_kinds_of_steps_have_a_table_where_there_are_several(summary: dict[str, Any]) -> None:
+    kind = {"kind": "critic", "share": 0.8, "calls": 3, "flops_matrix": 4, "flops_all": 5, "bytes_read": 6}
+    summary["complexity"]["kinds"] = [{**kind, "bytes_written": 7}]
+    assert "complexity-kinds" not in [table.id for table in profile_report(summary).section("complexity").tables()]
+    summary["complexity"]["kinds"] *= 2
+    table = profile_report(summary).section("complexity").table("complexity-kinds")
+    assert table.rows[0] == ("critic", 0.8, 3, 4, 5, 6, 7)
 
 
 def test_nothing_missing_is_said_too(summary: dict[str, Any]) -> None:

@@ -71,6 +71,24 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
     return settings
 
 
+def parse_list(text: str) -> list[str]:
+    """Comma-separated words."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def parse_numbers(option: str, text: str | None) -> list[int] | None:
+    """Comma-separated whole numbers; None where the option was not given. Raises UsageError on anything else."""
+    if text is None:
+        return None
+    try:
+        numbers = [int(word) for word in parse_list(text)]
+    except ValueError:
+        numbers = []
+    if not numbers:
+        raise UsageError(f"{option} {text} is no whole number.", f"For example {option} 8, or {option} 1,2,4,8.")
+    return numbers
+
+
 @contextlib.contextmanager
 def progress(quiet: bool) -> Iterator[Progress]:
     """A bar on a terminal, one line a pass elsewhere, nothing when quiet; always on standard error."""

@@ -213,3 +213,14 @@ def test_torchvisions_operators(record: Record) -> None:
 def test_what_iterates_is_listed_with_its_reason(record: Record) -> None:
     (note,) = record(lambda: torch.linalg.svd(torch.randn(3, 4))).notes()
     assert note == "aten::_linalg_svd: how often the algorithm iterates depends on the data"
+
+
+def test_the_catalogues_own_ctc_operators_are_counted_as_torchs(record: Record) -> None:
+    from wcbench.tasks.speech.ctc import ctc_loss
+
+    log_probs, labels = x(10, 2, 5).log_softmax(2), torch.ones(2, 3, dtype=torch.int64)
+    recorded = record(
+        lambda: ctc_loss(log_probs, labels, *[torch.tensor(n) for n in ([10, 10], [3, 3])]).sum().backward()
+    )
+    assert [w.flops_all for w in recorded.named("wcbench::ctc_loss")] == [2 * 10 * 7 * 11]
+    assert [w.flops_all for w in recorded.named("wcbench::ctc_loss_backward")] == [2 * 10 * 7 * 15 + 600]

@@ -1,4 +1,4 @@
-"""The catalogue's tasks: every call is covered, and matrix-class FLOPs are the known ones at the paper's scale."""
+"""Matrix-class FLOPs of four tasks at the paper's scale, forward and whole steps, by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from wcbench.tasks.catalog import TASKS
 from wcbench.tasks.load import load_task
 
 Record = Callable[..., Any]
@@ -30,24 +29,6 @@ def second_step(record: Record, name: str, preset: str, **overrides: str) -> tup
     built.step(built.batch(0))
     batch = built.batch(1)
     return record(lambda: built.step(batch)), built.samples
-
-
-@pytest.mark.parametrize("name", TASKS.names())
-def test_every_call_is_covered_on_real_tensors(record: Record, name: str) -> None:
-    recorded, _ = second_step(record, name, "tiny")
-    assert len(recorded.calls) > 50
-    assert recorded.notes() == []
-    assert recorded.flops() > recorded.matrix() > 0
-
-
-@pytest.mark.parametrize("name", TASKS.names())
-def test_fake_tensors_give_the_same_work(record: Record, name: str) -> None:
-    real, _ = second_step(record, name, "tiny")
-    with FakeTensorMode():
-        fake, _ = second_step(record, name, "tiny")
-    assert (fake.matrix(), fake.flops()) == (real.matrix(), real.flops())
-    for side in ("bytes_read", "bytes_written"):
-        assert sum(getattr(w, side) for w in fake.works()) == sum(getattr(w, side) for w in real.works())
 
 
 AFFINE_GRID = 2 * 28 * 28 * 3 * 2  # the product that spatial-transformer's grid hides: 9,408
