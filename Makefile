@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Two processes: a file stays in one, but for the contract of the tasks, which is shared out by task (tests/conftest.py).
+PARALLEL := --numprocesses 2 --dist loadgroup
 LINKS := wcbench/profilers wcbench/analysis wcbench/reports
 
 .PHONY: install run test test-all check docs links clean
@@ -25,10 +27,10 @@ run: install
 	$(BIN)/wcbench report spatial-transformer
 
 test: install
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 test-all: install
-	$(BIN)/python -m pytest -m "not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not gpu"
 
 check: install
 	$(BIN)/ruff check .

@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+# Before torch is loaded: where two processes share two cores, a second thread of each waits for the other's.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
 
@@ -21,6 +25,16 @@ def shared_folder() -> Path:
             pytest.fail(f"CI must have {SHARED}")
         pytest.skip("no ../shared beside this checkout")
     return SHARED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What shares fixtures or caches runs in one process (pytest-xdist, ``--dist loadgroup``): a file, or of the tasks'
+    contract everything on one task."""
+    for item in items:
+        task = getattr(item, "callspec", None)
+        contract = item.path.name == "test_contract.py" and task is not None and "name" in task.params
+        group = f"task {task.params['name']}" if contract else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from wcbench.cli import app
+from wcbench.suites import suite_ids
 from wcbench.tasks.catalog import TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +53,8 @@ def test_commands_in_the_prose_exist_with_their_options() -> None:
         used = {word.split("=")[0] for word in words[1:] if word.startswith("-")}
         assert used <= options | {"--help"}, line
         if words[0] == "profile":
-            assert words[1] in TASKS or ":" in words[1], line
+            suite = words[1] == "--suite" and words[2] in suite_ids()
+            assert suite or words[1] in TASKS or ":" in words[1], line
 
 
 def test_readme_opens_with_the_two_commands_and_they_are_targets() -> None:
@@ -72,6 +76,36 @@ def test_links_between_documents_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+def test_the_tasks_page_holds_ours_against_public_numbers() -> None:
+    """ResNet-50: 8,178,368,512 FLOP are 4,089,184,256 MAC, against torchvision's 4.089 GMAC; half of it in FLOP."""
+    page = build.tasks()
+    for row in TASKS:
+        assert f"\n## {row.name}\n" in page
+    ours = page.partition("\n## image-classification\n")[2].partition("\n## ")[0]
+    parameters = "| parameters | 25,557,032 | 25,557,032 | parameters | 1.000 | torchvision weights meta | published |"
+    assert parameters in ours
+    assert "| forward FLOPs | 4,089,184,256 | 4,089,000,000 | MAC | 1.000 |" in ours
+    assert "| forward FLOPs | 4,089,184,256 | 3,800,000,000 | MAC | 1.076 |" in ours  # 4,089,184,256 / 3.8e9
+    assert "| target | 0.749 | top-1 accuracy |" in ours
+    assert "| forward FLOPs | 416,890,880 | no public count was found | FLOP |" in page
+    assert "face-embedding@resnet34` (24,934,096 parameters, 5,181,967,744 FLOP)" in page
+    assert "members of the WC subset | not known: " in page
+    assert "- Llama 3.1 405B" in page
+
+
+def test_the_tasks_page_is_written_without_torch() -> None:
+    script = f"""
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("docs_build", {str(ROOT / "docs" / "build.py")!r})
+build = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(build)
+build.tasks()
+assert not {{"torch", "numpy", "pandas"}} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_command_is_documented() -> None:

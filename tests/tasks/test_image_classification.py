@@ -73,3 +73,10 @@ def test_the_smallest_image_works() -> None:
     task = ImageClassification()
     built = task.build(task.configure("tiny", batch_size=2, overrides={"image_size": "32"}))
     assert torch.isfinite(built.step(built.batch(0)))
+
+
+def test_inference_gives_a_score_for_each_class() -> None:
+    task = ImageClassification()
+    built = task.build(task.configure("tiny", batch_size=3))
+    assert built.infer is not None
+    assert built.infer(built.batch(0)).shape == (3, 10)

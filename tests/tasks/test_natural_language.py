@@ -11,7 +11,17 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from wcbench.errors import UsageError
 from wcbench.tasks.catalog import TASKS, TaskRow
-from wcbench.tasks.language.natural_language import CLS, FIRST_WORD, IGNORED, MASK, PAD, SEP, NaturalLanguage, Text
+from wcbench.tasks.language.natural_language import (
+    CLS,
+    FIRST_WORD,
+    IGNORED,
+    MASK,
+    PAD,
+    SEP,
+    WORDS,
+    NaturalLanguage,
+    Text,
+)
 
 ROW = TASKS.row("natural-language")
 TASK = NaturalLanguage()
@@ -123,6 +133,29 @@ def test_the_second_phase_steps_on_fake_tensors() -> None:
     with FakeTensorMode():
         built = TASK.build(TASK.configure("paper", overrides={"seq": "512", "fill": "0.5"}))
         assert built.step(built.batch(0)).shape == ()
+
+
+def test_inference_scores_every_position_and_the_pair() -> None:
+    built = TASK.build(TASK.configure("tiny", overrides={"fill": "0.5"}))
+    assert built.infer is not None
+    words, follows = built.infer(built.batch(0))
+    assert (words.shape, follows.shape) == ((2, 16, 200), (2, 2))
+
+
+def test_lookups_are_the_tokens_of_the_step() -> None:
+    config = TASK.configure("tiny", seed=4)
+    built = TASK.build(config)
+    ids = TASK.lookups(config, 6)
+    assert list(ids) == [WORDS]
+    assert dict(built.modules["model"].named_parameters())[WORDS.removeprefix("model.")].shape == (200, 64)
+    assert ids[WORDS].tolist() == built.batch(6)["input_ids"].flatten().tolist()
+
+
+def test_lookups_by_another_law() -> None:
+    """Rank 1 of Zipf's law has share 1 / H, H the sum of r ** -1.2 over 30,518 words; 15 % of the words are hidden."""
+    ids = TASK.lookups(TASK.configure("paper"), 0, zipf=1.2)[WORDS]
+    total = sum(rank**-1.2 for rank in range(1, 30_519))
+    assert (ids[ids >= FIRST_WORD] == FIRST_WORD).mean() == pytest.approx(1 / total, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from wcbench.errors import UsageError
-from wcbench.tasks.catalog import TASKS, TaskRow
 from wcbench.tasks.commerce.recommendation import Pairs, PairSettings, Recommendation
-
-ROW = TASKS.row("recommendation")
 
 
 def test_flops_by_hand() -> None:
     """Three layers of the perceptron and the score: 106,624 multiply-accumulates a pair."""
     perceptron = 256 * 256 + 256 * 128 + 128 * 64
-    assert isinstance(ROW, TaskRow)
-    assert 2 * (perceptron + 128 * 1) == ROW.forward_flops == 213_248
+    assert 2 * (perceptron + 128 * 1) == 213_248
+    task = Recommendation()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        built = task.build(task.configure("paper"))
+        assert built.infer is not None
+        batch = built.batch(0)
+        with FlopCounterMode(display=False) as counter:
+            assert built.infer(batch).shape == (65_536,)
+    assert counter.get_total_flops() == 65_536 * 213_248
 
 
 def test_parameters_by_hand() -> None:
     tables = (138_493 + 26_744) * (64 + 128)
     perceptron = (256 * 256 + 256) + (256 * 128 + 128) + (128 * 64 + 64)
-    assert isinstance(ROW, TaskRow)
-    assert tables + perceptron + (128 + 1) == ROW.parameters == 31_832_577
+    assert tables + perceptron + (128 + 1) == 31_832_577
 
 
 @pytest.mark.parametrize(("batch_size", "positives"), [(65_536, 13_107), (5, 1), (1, 1), (7, 1), (8, 2)])
@@ -64,6 +71,40 @@ def test_gradients_are_dense() -> None:
         assert built.optimizers["model"].state[table.weight]["exp_avg"].shape == table.weight.shape
 
 
+def test_look_ups_are_the_batchs() -> None:
+    task = Recommendation()
+    for overrides in ({}, {"zipf": "0.8"}):
+        config = task.configure("tiny", overrides=overrides)
+        users, items, _ = task.build(config).batch(4)
+        ids = task.lookups(config, 4)
+        assert list(ids) == [f"model.{p}.weight" for p in ("factor_user", "factor_item", "deep_user", "deep_item")]
+        assert [drawn.tolist() for drawn in ids.values()] == [users.tolist(), items.tolist()] * 2
+
+
+def test_pairs_by_zipfs_law() -> None:
+    """Exponent 3 puts 1 / 1.2021 of all pairs on one user and one item, negatives too; positives stay one in five."""
+    task = Recommendation()
+    for ids in task.lookups(task.configure("paper"), 0, zipf=3.0).values():
+        assert np.unique(ids, return_counts=True)[1].max() / 65_536 == pytest.approx(1 / 1.2021, abs=0.01)
+    users, items, labels = Pairs(PairSettings(zipf=0.0), seed=0).batch(0)
+    assert int(labels.sum()) == 13_107
+    for side, size in ((users, 138_493), (items, 26_744)):
+        assert float(side.double().mean()) == pytest.approx(size / 2, rel=0.02)
+
+
+def test_recorded_pairs(tmp_path: Path) -> None:
+    pairs = np.stack((np.arange(100) % 50, np.arange(100) % 80), axis=1)
+    np.save(tmp_path / "ids.npy", pairs)
+    task = Recommendation()
+    config = task.configure("tiny", overrides={"ids": str(tmp_path / "ids.npy")})
+    users, items, labels = task.build(config).batch(1)
+    assert torch.stack((users, items), dim=1).tolist() == [pairs[place % 100].tolist() for place in range(64, 128)]
+    assert int(labels.sum()) == 13
+    np.save(tmp_path / "ids.npy", np.full((5, 2), 60))
+    with pytest.raises(UsageError, match="60 is no row of table users, which has 50"):
+        task.lookups(config, 0)
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
@@ -71,6 +112,7 @@ def test_gradients_are_dense() -> None:
         ({"layers": ""}, r"layers \(\) is refused"),
         ({"users": "0"}, "users, items and factors start at 1"),
         ({"negatives": "-1"}, "negatives at 0"),
+        ({"zipf": "nan"}, "zipf nan is refused"),
         ({"median_rows": "200"}, "the median of a log-normal law is positive and lies at or below its mean"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from wcbench.errors import UsageError
 from wcbench.tasks.catalog import TASKS, TaskRow
 from wcbench.tasks.vision.spatial_transformer import DEVIATION, MEAN, SpatialTransformer, SpatialTransformerNet
 
@@ -23,6 +24,34 @@ def test_parameters_by_hand() -> None:
     localiser = (49 * 8 + 8) + (8 * 25 * 10 + 10) + (90 * 32 + 32) + (32 * 6 + 6)
     classifier = (25 * 10 + 10) + (10 * 25 * 20 + 20) + (320 * 50 + 50) + (50 * 10 + 10)
     assert localiser + classifier == sum(p.numel() for p in SpatialTransformerNet().parameters()) == 27_360
+
+
+def multiplications(localiser: tuple[int, ...], classifier: tuple[int, ...]) -> int:
+    """Multiply-accumulates of one image through layers of the given widths."""
+    (a, b, hidden), (c, d, units) = localiser, classifier
+    first = 22**2 * a * 7**2 + 7**2 * b * (a * 5**2) + 9 * b * hidden + hidden * 6
+    return first + 24**2 * c * 5**2 + 8**2 * d * (c * 5**2) + 16 * d * units + units * 10
+
+
+def test_tiny_does_less_than_a_two_hundredth_of_the_papers_work() -> None:
+    paper, tiny = SpatialTransformer.presets["paper"], SpatialTransformer.presets["tiny"]
+    assert multiplications(paper.localiser, paper.classifier) == 771_300
+    work = [s.batch_size * multiplications(s.localiser, s.classifier) for s in (paper, tiny)]
+    assert work[0] > 200 * work[1]
+
+
+@pytest.mark.parametrize("name", ["localiser", "classifier"])
+@pytest.mark.parametrize("widths", ["8,10", "8,10,0"])
+def test_widths_that_cannot_work_are_refused(name: str, widths: str) -> None:
+    with pytest.raises(UsageError, match=rf"{name} \(8, 10.*is refused"):
+        SpatialTransformer().configure("tiny", overrides={name: widths})
+
+
+def test_inference_gives_log_probabilities() -> None:
+    task = SpatialTransformer()
+    built = task.build(task.configure("tiny", batch_size=3))
+    assert built.infer is not None
+    assert torch.allclose(built.infer(built.batch(0)).exp().sum(dim=1), torch.ones(3))
 
 
 def test_it_starts_at_the_identity() -> None:

@@ -1,18 +1,59 @@
 """THE list of tasks, importable without torch: what each is at the reference's scale, and where its code lives.
 
-Numbers are per sample at the `paper` preset; 1 multiply-accumulate = 2 FLOP. A task is added by one file and one
-row here (CONTRIBUTING.md, "Add a task").
+The rows are data (`catalog.toml`, which explains its keys); membership, targets and costs stand in `wcbench.suites`.
+Numbers are at the `paper` preset; 1 multiply-accumulate = 2 FLOP. A task is added by one file and one row
+(CONTRIBUTING.md, "Add a task").
 """
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from wcbench.errors import UnknownNameError
+from wcbench import suites
+from wcbench.errors import UnknownNameError, WcbenchError
 from wcbench.registry import Registry, Row
+from wcbench.suites import Fact
 
 AIBENCH = "aibench-training-v1.1"
 MLPERF = "mlperf-training-v0.7"
+MLPERF_CURRENT = "mlperf-training-current"
+
+_FILE = Path(__file__).with_name("catalog.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Factors:
+    """What shapes a task's learning: the factors over which a suite should spread.
+
+    Attributes
+    ----------
+    modality : what goes in, and comes out where that differs.
+    paradigm : how it learns (supervised, adversarial, by reinforcement, ...).
+    layers : types of the layers that hold or move most of the data.
+    loss, optimizer, schedule : as the reference has them; the schedule is that of the learning rate.
+    samples : training samples of the reference's data set, or the reason why the number is not known.
+    """
+
+    modality: str
+    paradigm: str
+    layers: tuple[str, ...]
+    loss: str
+    optimizer: str
+    schedule: str
+    samples: Fact
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Another model under a task's name: what differs, and its counts at the `paper` preset where they are known."""
+
+    differs: str
+    parameters: int | None = None
+    forward_flops: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,87 +62,67 @@ class TaskRow(Row):
 
     Attributes
     ----------
-    model, domain, dataset : in the suite's words.
-    metric, quality : what training is judged by, and the target with its source; None where none was found.
-    suites : ids of the suites that hold it.
-    parameters : trainable parameters at the `paper` preset.
-    forward_flops : matrix-class FLOPs (convolutions and matrix products) of the forward pass of one sample.
+    model, domain, dataset : in the suite's words; ``stand_in`` is what our step reads in place of the data set.
+    family : kin of models; tasks of one family are not independent of each other.
+    metric : what training is judged by; None where none was found. Targets belong to suites (`targets`).
     sample : what one sample is.
+    parameters, trainable : all parameters at the `paper` preset, and those that training changes.
+    further_parameters : of a second model that the step also trains, which the counts leave out as public numbers do.
+    forward_flops : matrix-class FLOPs (convolutions and matrix products) of the forward pass of one sample.
+    published : public counts to hold ours against, or the reason why there are none.
+    deviations : what differs from the reference, and why.
+    factors : what shapes its learning.
+    variants : other models under the same name, as ``TASK@name`` asks for them.
     """
 
     model: str
+    family: str
     domain: str
     dataset: str
-    metric: str | None
-    quality: str | None
-    suites: tuple[str, ...]
-    parameters: int
-    forward_flops: int
+    stand_in: str
+    metric: str | None = None
     sample: str
+    parameters: int
+    trainable: int
+    further_parameters: int = 0
+    forward_flops: int
+    published: tuple[Fact, ...]
+    deviations: tuple[str, ...]
+    factors: Factors
+    variants: Mapping[str, Variant]
+
+    @property
+    def suites(self) -> tuple[str, ...]:
+        """Ids of the suites that hold it."""
+        return suites.suites_of(self.name)
 
 
-ROWS = (
-    TaskRow(
-        name="image-classification",
-        aliases=("DC-AI-C1",),
-        keywords=("resnet", "resnet50", "imagenet"),
-        target="wcbench.tasks.vision.image_classification:ImageClassification",
-        model="ResNet-50 v1.5",
-        domain="vision",
-        dataset="ImageNet (synthetic stand-in)",
-        metric="top-1 accuracy",
-        quality="0.749 (AIBench), 0.759 (MLPerf v0.7)",
-        suites=(AIBENCH, MLPERF),
-        parameters=25_557_032,
-        forward_flops=8_178_368_512,
-        sample="image 3x224x224",
-    ),
-    TaskRow(
-        name="recommendation",
-        aliases=("DC-AI-C10",),
-        keywords=("neumf", "ncf", "movielens"),
-        target="wcbench.tasks.commerce.recommendation:Recommendation",
-        model="NeuMF (NCF)",
-        domain="commerce",
-        dataset="MovieLens ml-20m (synthetic stand-in)",
-        metric="HR@10",
-        quality=None,
-        suites=(AIBENCH,),
-        parameters=31_832_577,
-        forward_flops=213_248,
-        sample="user-item pair",
-    ),
-    TaskRow(
-        name="spatial-transformer",
-        aliases=("DC-AI-C15",),
-        keywords=("stn", "mnist"),
-        target="wcbench.tasks.vision.spatial_transformer:SpatialTransformer",
-        model="STN",
-        domain="vision",
-        dataset="MNIST (handwritten digits of scikit-learn, distorted)",
-        metric="top-1 accuracy",
-        quality=None,
-        suites=(AIBENCH,),
-        parameters=27_360,
-        forward_flops=1_542_600,
-        sample="image 1x28x28",
-    ),
-    TaskRow(
-        name="natural-language",
-        aliases=("DC-AI-C19",),
-        keywords=("bert", "nlp", "wikipedia"),
-        target="wcbench.tasks.language.natural_language:NaturalLanguage",
-        model="BERT-base (proposed size)",
-        domain="language",
-        dataset="Wikipedia (synthetic stand-in)",
-        metric="masked-LM accuracy",
-        quality=None,
-        suites=(AIBENCH,),
-        parameters=110_106_428,
-        forward_flops=28_500_298_752,
-        sample="sequence of 128 tokens",
-    ),
-)
+def read_rows(text: str) -> tuple[TaskRow, ...]:
+    """Rows of a catalogue file; raises WcbenchError that names the row and the key."""
+    return tuple(map(_row, tomllib.loads(text)["task"]))
+
+
+def _row(entry: dict[str, Any]) -> TaskRow:
+    try:
+        entry = {"trainable": entry["parameters"], **entry}
+        entry["published"] = suites.read_facts(entry["published"])
+        entry["factors"] = _factors(**entry["factors"])
+        entry["variants"] = {name: Variant(**variant) for name, variant in entry.get("variants", {}).items()}
+        return TaskRow(**_tuples(entry))
+    except (TypeError, KeyError, WcbenchError) as error:
+        hint = "The head of the file explains its keys."
+        raise WcbenchError(f"{_FILE.name}, task '{entry.get('name')}': {error}", hint) from error
+
+
+def _factors(samples: dict[str, Any], **others: Any) -> Factors:
+    return Factors(samples=Fact(quantity="training samples", **samples), **_tuples(others))
+
+
+def _tuples(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+
+
+ROWS = read_rows(_FILE.read_text(encoding="utf-8"))
 
 TASKS = Registry("task", ROWS, group="wcbench.tasks")
 
@@ -119,8 +140,18 @@ def canonical(name: str) -> str:
 
 def suites_of(name: str) -> tuple[str, ...]:
     """Ids of the suites that a task belongs to; none for a task from elsewhere."""
-    row = TASKS.row(name) if name in TASKS else None
-    return row.suites if isinstance(row, TaskRow) else ()
+    return suites.suites_of(canonical(name))
+
+
+def targets(name: str) -> dict[str, Fact]:
+    """The quality that ends a training, by suite; a reason in place of a value where a suite states none."""
+    found = {}
+    for suite in map(suites.load_suite, suites_of(name)):
+        member = suite.member(canonical(name))
+        fact = None if member is None or suite.subset_of is not None else member.fact("target")
+        if fact is not None:
+            found[suite.id] = fact
+    return found
 
 
 def check_name(name: str) -> None:

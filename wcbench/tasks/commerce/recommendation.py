@@ -11,6 +11,7 @@ What differs here, and why:
   log-normal activity with ml-20m's mean; negatives take items uniformly. Which users and items are the frequent ones
   is a random choice, so that popular rows lie scattered in the tables.
 - A batch holds exactly one positive in five, where the reference's shuffle gives that share on average.
+- With setting ``zipf`` all users and items, negatives too, follow Zipf's law; ``ids`` reads the pairs from a file.
 - Weights start as normal with deviation 0.01 in the embeddings and Xavier-uniform in the perceptron.
 - AIBench's default data set; the fractally expanded one (16 times the users, 32 times the items) is
   ``--set users=2215888 --set items=855808``.
@@ -21,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -44,6 +46,8 @@ class PairSettings(Settings):
     layers : widths of the perceptron; its embeddings are half of the first.
     negatives : sampled negatives per positive.
     lr : of Adam.
+    zipf : exponent of Zipf's law for users and items, in place of the laws above.
+    ids : file of recorded pairs, a line a pair: user, item.
     """
 
     batch_size: int = 65_536
@@ -55,9 +59,12 @@ class PairSettings(Settings):
     layers: tuple[int, ...] = (256, 256, 128, 64)
     negatives: int = 4
     lr: float = 2e-4
+    zipf: float | None = None
+    ids: str | None = None
 
     def validate(self) -> None:
         super().validate()
+        data.check_ids(self.zipf, self.ids)
         if min(self.users, self.items, self.factors) < 1 or self.negatives < 0:
             raise UsageError("users, items and factors start at 1 and negatives at 0.")
         if not self.layers or min(self.layers) < 1 or self.layers[0] % 2:
@@ -132,7 +139,17 @@ class Recommendation(Task):
             optimizer.step()
             return loss.detach()
 
-        return Built(step, batch, {"model": model}, settings.batch_size, {"model": optimizer})
+        def infer(batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+            with config.autocast():
+                logits: Tensor = model(batch[0], batch[1])
+            return logits
+
+        return Built(step, batch, {"model": model}, settings.batch_size, {"model": optimizer}, infer=infer)
+
+    def lookups(self, config: Config, index: int, zipf: float | None = None) -> Mapping[str, np.ndarray[Any, Any]]:
+        users, items, _ = Pairs(config.settings, config.seed).batch(index, zipf)
+        ids = {"user": users.numpy(), "item": items.numpy()}
+        return {f"model.{part}_{side}.weight": ids[side] for part in ("factor", "deep") for side in ids}
 
 
 class Pairs:
@@ -141,18 +158,30 @@ class Pairs:
     def __init__(self, settings: PairSettings, seed: int) -> None:
         rng = data.generator(seed, data.DATASET)
         self.settings, self.seed = settings, seed
+        self.tables = (("users", settings.users), ("items", settings.items))
         self.activity = data.user_activity(settings.users, mean=settings.mean_rows, median=settings.median_rows)
         self.popularity = data.item_popularity(settings.items)
         self.user_of_rank = torch.randperm(settings.users, generator=rng)
         self.item_of_rank = torch.randperm(settings.items, generator=rng)
 
-    def batch(self, index: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Users (batch,) and items (batch,), int64, and labels (batch,), 1.0 where the pair is a positive."""
+    def batch(self, index: int, law: float | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Users (batch,) and items (batch,), int64, and labels (batch,), 1.0 where the pair is a positive.
+
+        ``law`` draws users and items by Zipf's law of that exponent.
+        """
         rng = data.generator(self.seed, index)
-        shape = (self.settings.batch_size,)
-        positives = max(1, round(self.settings.batch_size / (1 + self.settings.negatives)))
-        positive = torch.randperm(self.settings.batch_size, generator=rng) < positives
+        settings = self.settings
+        shape = (settings.batch_size,)
+        positives = max(1, round(settings.batch_size / (1 + settings.negatives)))
+        positive = torch.randperm(settings.batch_size, generator=rng) < positives
+        if law is None and settings.ids is not None:
+            pairs = data.recorded(settings.ids, self.tables, index, settings.batch_size)
+            return pairs[:, 0], pairs[:, 1], positive.float()
+        law = settings.zipf if law is None else law
+        if law is not None:
+            users = self.user_of_rank[data.zipf(settings.users, law, shape, rng)]
+            return users, self.item_of_rank[data.zipf(settings.items, law, shape, rng)], positive.float()
         users = self.user_of_rank[data.draw(self.activity, shape, rng)]
         liked = self.item_of_rank[data.draw(self.popularity, shape, rng)]
-        sampled = torch.randint(self.settings.items, shape, generator=rng)
+        sampled = torch.randint(settings.items, shape, generator=rng)
         return users, torch.where(positive, liked, sampled), positive.float()

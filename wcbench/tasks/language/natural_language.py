@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,10 +31,14 @@ from wcbench.errors import UnknownNameError, UsageError
 from wcbench.tasks import data
 from wcbench.tasks.base import Built, Config, Settings, Task
 
+if TYPE_CHECKING:
+    import numpy as np
+
 ATTENTIONS = ("eager", "sdpa")
 PAD, CLS, SEP, MASK, FIRST_WORD = 0, 1, 2, 3, 4
 SHORTEST = 5  # [CLS] word [SEP] word [SEP]
 IGNORED = -100  # the label that cross entropy leaves out
+WORDS = "model.bert.embeddings.word_embeddings.weight"
 
 
 @dataclass(frozen=True)
@@ -102,11 +106,13 @@ class NaturalLanguage(Task):
         "tiny": TextSettings(batch_size=2, seq=16, layers=2, hidden=64, heads=2, vocab=200),
     }
 
+    length: ClassVar[str | None] = "seq"
+
     def build(self, config: Config) -> Built:
         settings: TextSettings = config.settings
         torch.manual_seed(config.seed)
         with torch.device(config.device):  # built in place: a module of fake tensors cannot be moved
-            model = BertForPreTraining(_architecture(settings)).train()
+            model = BertForPreTraining(architecture(settings)).train()
         optimizer = torch.optim.AdamW(
             model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, foreach=True
         )
@@ -123,10 +129,27 @@ class NaturalLanguage(Task):
             optimizer.step()
             return loss.detach()
 
-        return Built(step, batch, {"model": model}, settings.batch_size, {"model": optimizer})
+        def infer(batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+            return score(model, batch, config)
+
+        return Built(step, batch, {"model": model}, settings.batch_size, {"model": optimizer}, infer=infer)
+
+    def lookups(self, config: Config, index: int, zipf: float | None = None) -> Mapping[str, np.ndarray[Any, Any]]:
+        """The word embeddings' rows in the order of the tokens; the head reads the same table whole."""
+        text = Text(config.settings, config.seed, zipf)
+        return {WORDS: text.batch(index)["input_ids"].flatten().numpy()}
 
 
-def _architecture(settings: TextSettings) -> BertConfig:
+def score(model: BertForPreTraining, batch: Mapping[str, Tensor], config: Config) -> tuple[Tensor, Tensor]:
+    """Words at every position (batch, seq, vocab), and whether the second sentence follows (batch, 2)."""
+    inputs = ("input_ids", "token_type_ids", "attention_mask")
+    with config.autocast():
+        found = model(**{name: batch[name] for name in inputs if name in batch})
+    return found.prediction_logits, found.seq_relationship_logits
+
+
+def architecture(settings: TextSettings) -> BertConfig:
+    """The library's configuration of the model that the settings describe."""
     return BertConfig(
         vocab_size=settings.vocab,
         hidden_size=settings.hidden,
@@ -144,10 +167,11 @@ def _architecture(settings: TextSettings) -> BertConfig:
 class Text:
     """Drawn text: pairs of sentences, some words of them hidden; batches lie on the CPU."""
 
-    def __init__(self, settings: TextSettings, seed: int) -> None:
+    def __init__(self, settings: TextSettings, seed: int, zipf: float | None = None) -> None:
         self.settings, self.seed = settings, seed
         words = settings.vocab - FIRST_WORD
-        self.frequency = data.zipf_mandelbrot(words, data.WORD_EXPONENT, data.WORD_SHIFT)
+        law = (data.WORD_EXPONENT, data.WORD_SHIFT) if zipf is None else (zipf, 0.0)
+        self.frequency = data.zipf_mandelbrot(words, *law)
 
     def batch(self, index: int) -> dict[str, Tensor]:
         """The model's arguments: tokens, segments and labels (batch, seq), next-sentence labels (batch,), a mask."""

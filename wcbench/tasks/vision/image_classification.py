@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from wcbench.errors import UsageError
@@ -84,13 +84,7 @@ class ImageClassification(Task):
         torch.manual_seed(config.seed)
         with torch.device(config.device):  # built in place: a module of fake tensors cannot be moved
             model = ResNet(Bottleneck, list(settings.layers), num_classes=settings.classes)
-        optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=settings.lr,
-            momentum=settings.momentum,
-            weight_decay=settings.weight_decay,
-            foreach=True,
-        )
+        optimizer = self.optimizer(model, settings)
 
         def batch(index: int) -> tuple[Tensor, Tensor]:
             rng = data.generator(config.seed, index)
@@ -108,4 +102,19 @@ class ImageClassification(Task):
             optimizer.step()
             return loss.detach()
 
-        return Built(step, batch, {"model": model}, settings.batch_size, {"model": optimizer})
+        def infer(batch: tuple[Tensor, Tensor]) -> Tensor:
+            with config.autocast():
+                logits: Tensor = model(batch[0])  # (batch, classes)
+            return logits
+
+        return Built(step, batch, {"model": model}, settings.batch_size, {"model": optimizer}, infer=infer)
+
+    def optimizer(self, model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:
+        """SGD on all parameters alike."""
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=settings.lr,
+            momentum=settings.momentum,
+            weight_decay=settings.weight_decay,
+            foreach=True,
+        )

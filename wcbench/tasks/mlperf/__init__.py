@@ -1,0 +1,1 @@
+"""Tasks of MLPerf Training that AIBench does not have."""
