@@ -24,9 +24,11 @@ PUBLIC = [
     "export",
     "load",
     "profile",
+    "profile_suite",
     "report",
     "runs",
     "summary",
+    "sweep",
 ]
 
 # Runs the command line inside the child, then says which heavy modules are there.

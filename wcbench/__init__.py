@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wcbench.api import doctor, export, load, profile, report, runs, summary
+    from wcbench.api import doctor, export, load, profile, profile_suite, report, runs, summary, sweep
     from wcbench.errors import WcbenchError
     from wcbench.record import Profile
     from wcbench.tasks.base import Built, Config, Settings, Task
@@ -26,9 +26,11 @@ _HOMES = {
     "export": "wcbench.api",
     "load": "wcbench.api",
     "profile": "wcbench.api",
+    "profile_suite": "wcbench.api",
     "report": "wcbench.api",
     "runs": "wcbench.api",
     "summary": "wcbench.api",
+    "sweep": "wcbench.api",
 }
 
 __all__ = [
@@ -42,9 +44,11 @@ __all__ = [
     "export",
     "load",
     "profile",
+    "profile_suite",
     "report",
     "runs",
     "summary",
+    "sweep",
 ]
 
 

@@ -103,7 +103,7 @@ class Registry:
         except (ImportError, AttributeError) as error:
             raise WcbenchError(
                 f"The {self.kind} '{row.name}' cannot be loaded from {row.target}: {error}.",
-                "Reinstall the package that it comes from.",
+                "Mend the target in its row, or reinstall the package that it comes from.",
             ) from error
 
 

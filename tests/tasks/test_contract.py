@@ -32,6 +32,7 @@ from wcbench.tasks.load import load_task
 
 AHEAD = 64  # kinds of steps recur within so many
 TINY = 1 / 200  # of the paper's matrix-class FLOPs of a step, at most
+SMALL = 24e9  # matrix-class FLOPs of a step: about half a second on one core of a laptop
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -113,13 +114,13 @@ def test_it_is_documented(name: str) -> None:
     task = task_of(name)
     module = importlib.import_module(type(task).__module__)
     text = module.__doc__ or ""
-    assert any(word in text for word in ("arXiv", "Nature", "NIPS"))  # the source
+    assert any(word in text for word in ("arXiv", "Nature", "NIPS")), "name the source"
     assert "What differs here" in text
     explained = " ".join(
         cls.__doc__ or "" for cls in type(task.presets["paper"]).__mro__ if cls.__module__.startswith("wcbench.tasks")
     )
     missing = [field.name for field in dataclasses.fields(task.presets["paper"]) if field.name not in explained]
-    assert missing == []
+    assert missing == [], "explain each setting in the docstring of its class"
     assert type(task).__doc__
     assert module.__file__ is not None
     with open(module.__file__, encoding="utf-8") as file:
@@ -198,8 +199,9 @@ def test_a_batch_needs_no_global_random_state_and_leaves_it_alone(name: str) -> 
     np.random.random(3)
     task.step(task.batch(0))
     before = torch.get_rng_state()
-    assert same(task.batch(2), expected)
-    assert torch.equal(torch.get_rng_state(), before)
+    drawn = "draw from tasks.data.generator(config.seed, index) alone"
+    assert same(task.batch(2), expected), drawn
+    assert torch.equal(torch.get_rng_state(), before), drawn
 
 
 @every_task
@@ -220,7 +222,7 @@ def test_mixed_precision_works(name: str) -> None:
 @every_task
 def test_inference_runs_in_evaluation_mode(name: str) -> None:
     task = built(name)
-    assert task.infer is not None
+    assert task.infer is not None, "a task of the catalogue has Built.infer"
     for module in task.modules.values():
         module.eval()
     before = weights(task)
@@ -266,7 +268,7 @@ def test_optimizers_are_batched_over_tensors(name: str) -> None:
     """The default differs between CPU and GPU; the stream of operators must not."""
     optimizers = built(name).optimizers
     groups = [group for optimizer in optimizers.values() for group in optimizer.param_groups]
-    assert all(group["foreach"] is not None for group in groups if "foreach" in group)
+    assert all(group["foreach"] is not None for group in groups if "foreach" in group), "pass foreach=True"
 
 
 # --- fake tensors are real ones -------------------------------------------------------------------------------------
@@ -409,11 +411,12 @@ def test_small_is_the_papers_structure(name: str) -> None:
 
 
 @every_task
-def test_tiny_is_tiny(name: str) -> None:
+def test_tiny_is_tiny_and_small_is_small(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
         patch.setattr(torch.backends.mkldnn, "enabled", False)
-        tiny = step_flops(task_of(name).build(configured(name, "tiny")))
+        tiny, small = (step_flops(task_of(name).build(configured(name, preset))) for preset in ("tiny", "small"))
     assert 0 < tiny <= TINY * paper_of(name).step_flops
+    assert tiny <= small <= SMALL
 
 
 # --- all together ---------------------------------------------------------------------------------------------------

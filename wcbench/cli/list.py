@@ -100,7 +100,7 @@ def _table(rows: list[TaskRow], *, narrow: bool) -> Table:
     for row in rows:
         about = (row.domain, row.metric or "no metric")
         words = [Text.assemble(row.model, (f"\n{', '.join(about)}", "dim"))] if narrow else [row.model, *about]
-        target = ", ".join(map(_target, targets(row.name).values()))
+        target = ", ".join(map(_target, targets(row.name).values())) or "-"
         table.add_row(row.name, *words, target, si(row.parameters), si(row.forward_flops))
     return table
 
@@ -116,7 +116,7 @@ def _tell_suite(suite: Suite) -> None:
     lines = [f"Note: {suite.note}"] if suite.note else []
     proposed = [member.task for member in suite.members if member.identity == "proposed"]
     if proposed:
-        lines.append(f"Proposed, since the authors' code holds them not: {', '.join(proposed)}.")
+        lines.append(f"Proposed, not read in the authors' code: {', '.join(proposed)}.")
     lines += [f"Not included: {left.title}: {left.reason}." for left in suite.not_included]
     lines += [f"Not known: {fact.quantity}: {fact.reason}." for fact in suite.facts if fact.reason is not None]
     if lines:

@@ -145,10 +145,9 @@ def suites_of(task: str) -> tuple[str, ...]:
 @cache
 def _read(id: str) -> Suite:
     path = FOLDER / f"{id}.toml"
-    data = tomllib.loads(path.read_text(encoding="utf-8"))
     try:
-        return _suite(id, data)
-    except (TypeError, KeyError, WcbenchError) as error:
+        return _suite(id, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, TypeError, KeyError, WcbenchError) as error:
         raise WcbenchError(
             f"{path.name}: {error}", "Mend the file: wcbench/suites/__init__.py has its form."
         ) from error

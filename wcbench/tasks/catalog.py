@@ -23,6 +23,7 @@ MLPERF = "mlperf-training-v0.7"
 MLPERF_CURRENT = "mlperf-training-current"
 
 _FILE = Path(__file__).with_name("catalog.toml")
+_HINT = "The head of the file explains its keys."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,19 +100,36 @@ class TaskRow(Row):
 
 def read_rows(text: str) -> tuple[TaskRow, ...]:
     """Rows of a catalogue file; raises WcbenchError that names the row and the key."""
-    return tuple(map(_row, tomllib.loads(text)["task"]))
+    try:
+        entries = tomllib.loads(text)["task"]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise WcbenchError(f"{_FILE.name} cannot be read: {error}.", _HINT) from error
+    return tuple(map(_row, entries))
 
 
 def _row(entry: dict[str, Any]) -> TaskRow:
     try:
+        _check_types(entry)
         entry = {"trainable": entry["parameters"], **entry}
         entry["published"] = suites.read_facts(entry["published"])
         entry["factors"] = _factors(**entry["factors"])
         entry["variants"] = {name: Variant(**variant) for name, variant in entry.get("variants", {}).items()}
         return TaskRow(**_tuples(entry))
     except (TypeError, KeyError, WcbenchError) as error:
-        hint = "The head of the file explains its keys."
-        raise WcbenchError(f"{_FILE.name}, task '{entry.get('name')}': {error}", hint) from error
+        raise WcbenchError(f"{_FILE.name}, task '{entry.get('name')}': {error}", _HINT) from error
+
+
+_NUMBERS = ("parameters", "trainable", "further_parameters", "forward_flops")
+_LISTS = ("aliases", "keywords", "deviations", "published")
+
+
+def _check_types(entry: Mapping[str, Any]) -> None:
+    """Raise TypeError where a value is of another type than its key takes: a text as a list would be its letters."""
+    layers = {"layers": entry["factors"]["layers"]}
+    for names, kind, words in ((_NUMBERS, int, "a whole number"), ((*_LISTS, "layers"), list, "a list")):
+        for name, value in {**entry, **layers}.items():
+            if name in names and type(value) is not kind:
+                raise TypeError(f"{name} is {value!r}, not {words}")
 
 
 def _factors(samples: dict[str, Any], **others: Any) -> Factors:
