@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from wcbench.analysis.recorded import mixture
+from wcbench.analysis.recorded import average_samples, mixture
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -86,16 +86,19 @@ def complexity(profile: Profile) -> Complexity | None:
     parameters = profile.table("parameters")
     once = parameters[parameters["shared_with"].isna()]
     covered, share = operators["covered"].astype(bool), operators["share"]
+    matrix = _by_phase(operators, "flops_matrix")
+    half = _weighted(operators, "flops_matrix_half")
     moved = (operators["bytes_read"] + operators["bytes_written"]) * share
     return Complexity(
         source=origin,
-        samples=profile.manifest.passes[_PASS].average_samples(),
+        samples=average_samples(profile),
         params_total=int(once["numel"].sum()),
         params_trainable=int(once.loc[once["trainable"].astype(bool), "numel"].sum()),
         params_bytes=int(once["nbytes"].sum()),
         params_shared=int(parameters["numel"].sum() - once["numel"].sum()),
-        flops_matrix=_by_phase(operators, "flops_matrix"),
-        flops_matrix_half=_weighted(operators, "flops_matrix_half"),
+        flops_matrix=matrix,
+        # of an average step each phase is rounded for itself
+        flops_matrix_half=sum(matrix.values()) if abs(sum(matrix.values()) - half) <= len(matrix) else half,
         flops_all=_by_phase(operators, "flops_all"),
         bytes_read=_weighted(operators, "bytes_read"),
         bytes_written=_weighted(operators, "bytes_written"),

@@ -15,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from wcbench.analysis.source import Source, source
-from wcbench.analysis.stack import stack_distances
+from wcbench.analysis.stack import INFINITE, stack_distances
+from wcbench.errors import RecordError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,13 +33,15 @@ class Lookups:
     """The last drawn step's look-ups, all sparse tables together, by law.
 
     ``rows`` has the columns law, exponent, tables, steps, lookups, distinct (rows among the look-ups), lookup_bytes,
-    distinct_bytes, top_share (of the look-ups, that go to the 1 % of each table's rows which are looked up most in
-    all drawn steps), and ``miss_ratio`` and ``missed_bytes``, lists of pairs with a cache's capacity in bytes. The
-    steps before warm the cache; ``samples`` is what a drawn step has.
+    cold_share (of these bytes, of rows that no drawn step before looked up: they miss in every cache), distinct_bytes,
+    top_share (of the look-ups, that go to the 1 % of each table's rows which are looked up most in all drawn steps),
+    and ``miss_ratio`` and ``missed_bytes``, lists of pairs with a cache's capacity in bytes. The steps before warm the
+    cache; ``samples`` and ``kind`` are of the last step.
     """
 
     source: Source
     samples: int
+    kind: str
     rows: pd.DataFrame
 
     def to_frame(self) -> pd.DataFrame:
@@ -58,14 +61,15 @@ def lookups(profile: Profile) -> Lookups | None:
     if origin is None or not table.num_rows:
         return None
     sizes = _sizes(profile)
-    frame = table.drop_columns(["ids"]).to_pandas().astype({"law": str, "parameter": str})
+    frame = table.drop_columns(["ids"]).to_pandas().astype({"law": str, "parameter": str, "kind": str})
     ids = [np.asarray(values.values, dtype=np.int64) for values in table["ids"]]
     rows = []
     for (law, exponent), places in frame.groupby(["law", "exponent"], dropna=False, sort=False).groups.items():
         mine = frame.loc[places]
         streams = [ids[int(place)] for place in places]
         rows.append({"law": law, "exponent": exponent, **_reuse(mine, streams, sizes)})
-    return Lookups(origin, int(frame["samples"].iloc[0]), pd.DataFrame(rows))
+    last = frame[frame["step"] == frame["step"].max()]
+    return Lookups(origin, int(last["samples"].iloc[0]), str(last["kind"].iloc[0]), pd.DataFrame(rows))
 
 
 def _sizes(profile: Profile) -> dict[str, tuple[int, int]]:
@@ -84,7 +88,7 @@ def _reuse(frame: pd.DataFrame, streams: list[NDArray[np.int64]], sizes: dict[st
     paths = list(dict.fromkeys(frame["parameter"]))
     missing = [path for path in paths if path not in sizes]
     if missing:
-        raise KeyError(f"table lookups names {missing[0]}, which is no parameter of the record")
+        raise RecordError(f"Table lookups names {missing[0]}, which is no parameter of the record.")
     starts = dict(zip(paths, np.cumsum([0, *(sizes[path][0] for path in paths)]).tolist(), strict=False))
     order = np.lexsort((frame["parameter"].map(paths.index).to_numpy(), frame["step"].to_numpy()))
     row = np.concatenate([streams[i] + starts[frame["parameter"].iloc[i]] for i in order])
@@ -94,6 +98,7 @@ def _reuse(frame: pd.DataFrame, streams: list[NDArray[np.int64]], sizes: dict[st
     segment = np.unique(row, return_inverse=True)[1].astype(np.int64)
     distances = stack_distances(segment, width)
     moved, mine = int(width[measured].sum()), np.unique(row[measured], return_index=True)[1]
+    cold = int(width[measured & (distances == INFINITE)].sum())
     missed = [int(width[measured & (distances > capacity)].sum()) for capacity in CAPACITIES]
     return {
         "tables": len(paths),
@@ -101,6 +106,7 @@ def _reuse(frame: pd.DataFrame, streams: list[NDArray[np.int64]], sizes: dict[st
         "lookups": int(measured.sum()),
         "distinct": len(mine),
         "lookup_bytes": moved,
+        "cold_share": cold / moved if moved else None,
         "distinct_bytes": int(width[measured][mine].sum()),
         "top_share": _top_share(frame, streams, sizes, int(last)),
         "missed_bytes": [list(pair) for pair in zip(CAPACITIES, missed, strict=True)],

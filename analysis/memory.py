@@ -18,7 +18,7 @@ from wcbench.analysis.fusion import Fused, FusibleOp, fuse
 from wcbench.analysis.live import LiveBytes, live_bytes
 from wcbench.analysis.locality import Accesses, Lifetimes, Locality, locality, runs_of, to_allocator
 from wcbench.analysis.parallel import Parallelism, parallelism
-from wcbench.analysis.recorded import calls_of, main_step, rows_of
+from wcbench.analysis.recorded import calls_of, main_step, recorded_steps, rows_of
 from wcbench.analysis.segments import NEVER
 from wcbench.analysis.source import Source
 from wcbench.analysis.tiling import tiling_excess
@@ -43,12 +43,14 @@ class MemoryAccess:
     ``logical`` takes each tensor's bytes as new ones, ``allocator`` lets a tensor have the addresses of dead ones.
     ``tiling_excess`` is what matrix products and convolutions must move besides at each of ``logical.capacities``:
     below the size of an operator's operands the reuse model alone is too low (`tiling.tiling_excess`).
-    ``eager_operators`` move bytes; ``fused`` is what remains of them when pointwise neighbours become one kernel.
+    ``peak_kinds`` has the peak of live bytes of every kind of step. ``eager_operators`` move bytes; ``fused`` is what
+    remains of them when pointwise neighbours become one kernel.
     """
 
     source: Source
     kind: str
     live: LiveBytes
+    peak_kinds: Mapping[str, int]
     logical: Locality
     allocator: Locality
     tiling_excess: NDArray[np.float64]
@@ -83,6 +85,7 @@ def memory(profile: Profile, kind: str | None = None) -> MemoryAccess | None:
         source=live.source,
         kind=step.kind,
         live=live,
+        peak_kinds={each.kind: _peak(profile, each.kind) for each in recorded_steps(profile)},
         logical=logical,
         allocator=locality(to_allocator(accesses, lives), lives),
         tiling_excess=_tiling(profile, kind, logical.capacities.tolist()),
@@ -90,6 +93,11 @@ def memory(profile: Profile, kind: str | None = None) -> MemoryAccess | None:
         eager_operators=len(moving),
         parallelism=parallelism([op.reads for op in operators], [op.writes for op in operators], _flops(profile, kind)),
     )
+
+
+def _peak(profile: Profile, kind: str) -> int:
+    live = live_bytes(profile, kind)
+    return 0 if live is None else live.peak_bytes
 
 
 def _tiling(profile: Profile, kind: str | None, capacities: list[int]) -> NDArray[np.float64]:

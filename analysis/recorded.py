@@ -44,6 +44,14 @@ def recorded_steps(profile: Profile) -> list[RecordedStep]:
     return [RecordedStep(str(kind), int(step), shares[kind] / total) for kind, step in last.items()]
 
 
+def average_samples(profile: Profile) -> float:
+    """Samples of an average step: those of each recorded kind, weighed by its share."""
+    info = profile.manifest.passes[_PASS]
+    if not info.kind_samples:
+        return info.samples
+    return sum(step.share * info.kind_samples.get(step.kind, info.samples) for step in recorded_steps(profile))
+
+
 def main_step(profile: Profile, kind: str | None = None) -> RecordedStep | None:
     """The recorded step of a kind, by default of the one that moves most bytes in a training; None without a stream.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from wcbench.analysis.recorded import average_samples, recorded_steps
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -52,3 +53,39 @@ def scaling(profile: Profile) -> Scaling | None:
         return None
     texts = dict.fromkeys(("kind", "phase", "quantity", "unit"), "object")
     return Scaling(origin, rows.drop(columns=["pass"]).astype(texts))
+
+
+def continued(profile: Profile) -> dict[str, Any] | None:
+    """Figures of an average step at the preset's own length, where it was counted at a shorter one; else None.
+
+    counted_length, length, and by the straight line (table `scaling`): flops_matrix_forward, its per-sample value,
+    flops_matrix_step, flops_all_step, bytes_read, bytes_written, operator_calls and peak_bytes (the greatest of all
+    kinds of steps).
+    """
+    found = scaling(profile)
+    if found is None or found.rows["recorded"].all():
+        return None
+    info, rows = profile.manifest.passes[_PASS], found.at_preset()
+    steps = recorded_steps(profile)
+    at: dict[tuple[str, str, str], float] = {
+        (row["kind"], row["phase"], row["quantity"]): row["fixed"]
+        + row["per_sample"] * info.kind_samples.get(row["kind"], info.samples)
+        for row in rows.to_dict("records")
+    }
+
+    def average(phase: str, quantity: str) -> int:
+        return round(sum(step.share * at.get((step.kind, phase, quantity), 0.0) for step in steps))
+
+    forward = average("forward", "flops_matrix")
+    return {
+        "counted_length": int(found.rows.loc[found.rows["recorded"].astype(bool), "length"].max()),
+        "length": int(rows["length"].iloc[0]),
+        "flops_matrix_forward": forward,
+        "flops_matrix_forward_per_sample": forward / average_samples(profile),
+        "flops_matrix_step": average(WHOLE_STEP, "flops_matrix"),
+        "flops_all_step": average(WHOLE_STEP, "flops_all"),
+        "bytes_read": average(WHOLE_STEP, "bytes_read"),
+        "bytes_written": average(WHOLE_STEP, "bytes_written"),
+        "operator_calls": average(WHOLE_STEP, "calls"),
+        "peak_bytes": round(max(value for (_, _, quantity), value in at.items() if quantity == "live_peak_bytes")),
+    }

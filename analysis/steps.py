@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -23,24 +24,32 @@ LEAST_OVERHEAD = 0.95
 class StepTimes:
     """Times of the measured steps of one pass, in nanoseconds; warm-up and bare steps are not in them.
 
-    ``overhead`` is the median step with the instrument over the median step without it in the same pass; 1 for
-    `timing`, which has no instrument, and None where a pass timed no bare steps.
+    Where steps differ in kind, ``samples`` is of an average step, and losses are of the kind with most steps in a
+    training; ``by_kind`` has each kind's times, ``shares`` its share of all steps. ``overhead`` is the median step with
+    the instrument over the median step without it in the same pass; 1 for `timing`, which has no instrument, and None
+    where a pass timed no bare steps.
     """
 
     source: Source
-    samples: int
+    samples: float
     durations_ns: tuple[int, ...]
     overhead: float | None
     loss_first: float | None
     loss_last: float | None
-    kinds: int = 1
-    samples_total: int = 0
+    by_kind: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def quartiles_ns(self) -> tuple[float, float, float]:
-        """First quartile, median, third quartile."""
-        values = pd.Series(self.durations_ns).quantile([0.25, 0.5, 0.75])
-        return float(values.iloc[0]), float(values.iloc[1]), float(values.iloc[2])
+        """First quartile, median, third quartile; where steps differ in kind, those of each kind weighed by its share
+        of all steps of a training: an average step's."""
+        if len(self.by_kind) < 2:
+            return _quartiles(self.durations_ns)
+        low, middle, high = (
+            sum(self.shares[kind] * _quartiles(times)[place] for kind, times in self.by_kind.items())
+            for place in range(3)
+        )
+        return low, middle, high
 
     @property
     def median_ns(self) -> float:
@@ -48,15 +57,14 @@ class StepTimes:
 
     @property
     def spread(self) -> float:
-        """Quartile range over median."""
-        low, middle, high = self.quartiles_ns
-        return (high - low) / middle if middle else 0.0
+        """Quartile range over median, the widest of any kind of step."""
+        kinds = list(self.by_kind.values()) if len(self.by_kind) > 1 else [self.durations_ns]
+        ranges = [_quartiles(times) for times in kinds]
+        return max((high - low) / middle if middle else 0.0 for low, middle, high in ranges)
 
     @property
     def samples_per_s(self) -> float:
-        """By the median step; by all steps where they differ in kind, since the median is then of one kind."""
-        if self.kinds > 1:
-            return self.samples_total / (sum(self.durations_ns) / 1e9)
+        """By the median step."""
         return self.samples / (self.median_ns / 1e9)
 
     def to_frame(self) -> pd.DataFrame:
@@ -80,18 +88,39 @@ def step_times(profile: Profile) -> dict[str, StepTimes]:
         origin = source(profile, name)
         if measured.empty or origin is None:
             continue
-        losses = [None if pd.isna(loss) else float(loss) for loss in measured["loss"]]
+        shares = _shares(profile, name, measured)
+        kinds = {kind: measured[measured["kind"].astype(str) == kind] for kind in shares}
+        largest = kinds[max(shares, key=lambda kind: shares[kind])]
+        losses = [None if pd.isna(loss) else float(loss) for loss in largest["loss"]]
+        samples = {kind: int(steps["samples"].iloc[0]) for kind, steps in kinds.items()}
+        several = len(set(samples.values())) > 1
         found[name] = StepTimes(
             source=origin,
-            samples=int(measured["samples"].iloc[0]),
+            samples=sum(share * samples[kind] for kind, share in shares.items()) if several else max(samples.values()),
             durations_ns=tuple(int(ns) for ns in measured["duration_ns"]),
             overhead=1.0 if name == "timing" else _overhead(rows, measured),
             loss_first=losses[0],
             loss_last=losses[-1],
-            kinds=int(measured["kind"].nunique()),
-            samples_total=int(measured["samples"].sum()),
+            by_kind={kind: tuple(int(ns) for ns in steps["duration_ns"]) for kind, steps in kinds.items()},
+            shares=shares,
         )
     return found
+
+
+def _quartiles(durations: Sequence[int]) -> tuple[float, float, float]:
+    values = pd.Series(durations).quantile([0.25, 0.5, 0.75])
+    return float(values.iloc[0]), float(values.iloc[1]), float(values.iloc[2])
+
+
+def _shares(profile: Profile, name: str, measured: pd.DataFrame) -> dict[str, float]:
+    """Shares of the measured kinds: the task's, or of records of before schema version 3 those that were measured."""
+    counts = {str(kind): int(count) for kind, count in measured["kind"].astype(str).value_counts().items()}
+    own = profile.manifest.passes[name].step_kinds
+    weights = {kind: float(own.get(kind, 0.0)) for kind in counts}
+    if not sum(weights.values()):
+        weights = {kind: float(count) for kind, count in counts.items()}
+    total = sum(weights.values())
+    return {kind: weight / total for kind, weight in weights.items()}
 
 
 def bare_median_ns(profile: Profile, passname: str) -> float | None:

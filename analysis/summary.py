@@ -22,7 +22,7 @@ from wcbench.analysis.modules import Modules, modules
 from wcbench.analysis.noise import noise, unresolved_overheads
 from wcbench.analysis.primitives import primitives
 from wcbench.analysis.roofline import Roofline, profile_roofline
-from wcbench.analysis.scaling import scaling
+from wcbench.analysis.scaling import continued, scaling
 from wcbench.analysis.source import source
 from wcbench.analysis.steps import StepTimes, step_times
 from wcbench.analysis.telemetry import measured_memory, power
@@ -55,7 +55,7 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "noise": [text for _, text in noise(profile)],
         "passes": {name: _pass(profile, name, steps.get(name)) for name in manifest.passes},
         "steps": _steps(profile),
-        "complexity": _complexity(work),
+        "complexity": _complexity(profile, work),
         "hotspots": _hotspots(profile),
         "categories": _categories(profile),
         "scaling": _scaling(profile),
@@ -109,7 +109,7 @@ def _steps(profile: Profile) -> dict[str, Any] | None:
     return {**origin.to_dict(), "rows": rows.to_dict("records")}
 
 
-def _complexity(found: Complexity | None) -> dict[str, Any] | None:
+def _complexity(profile: Profile, found: Complexity | None) -> dict[str, Any] | None:
     if found is None:
         return None
     forward = found.flops_matrix_forward / found.samples
@@ -137,6 +137,7 @@ def _complexity(found: Complexity | None) -> dict[str, Any] | None:
         "coverage_bytes": found.coverage_bytes,
         "uncounted": found.uncounted.to_dict("records"),
         "kinds": found.kinds.to_dict("records"),
+        "continued": continued(profile),
     }
 
 
@@ -149,7 +150,12 @@ def _lookups(profile: Profile) -> dict[str, Any] | None:
     found = lookups(profile)
     if found is None:
         return None
-    return {**found.source.to_dict(), "samples": found.samples, "rows": found.rows.to_dict("records")}
+    return {
+        **found.source.to_dict(),
+        "samples": found.samples,
+        "kind": found.kind,
+        "rows": found.rows.to_dict("records"),
+    }
 
 
 def _hotspots(profile: Profile) -> dict[str, Any] | None:
@@ -195,6 +201,7 @@ def _memory(found: MemoryAccess | None) -> dict[str, Any] | None:
         "kind": found.kind,
         "peak_bytes": found.live.peak_bytes,
         "peak_classes": found.live.peak_classes,
+        "peak_kinds": dict(found.peak_kinds),
         **_locality(found.logical),
         "traffic_tiled": [
             [capacity, traffic + excess]
@@ -226,7 +233,7 @@ def _doubts(accessed: MemoryAccess | None, no_roof: str | None) -> list[Note]:
     """What the reuse model doubts of itself, and why there is no roofline where there could be one."""
     if accessed is None:
         return []
-    found = [Note("memory", text) for text in accessed.logical.notes]
+    found = [Note("reuse", text) for text in accessed.logical.notes]  # pass memory has notes of its own
     if no_roof is not None:
         found.append(Note("roofline", f"There is {no_roof}. Name a device with --on, e.g. --on h100-sxm."))
     return found

@@ -182,7 +182,7 @@ def _plan(task: Task, name: str, request: Request, power: bool) -> _Plan:
     fake = cls.tensors == "fake"
     config = task.configure(
         _preset_of(cls, request, task),
-        overrides={**request.overrides, **_length(task, request)},
+        overrides={**_table_knobs(task, request), **_length(task, request)},
         batch_size=request.batch_size,
         variant=request.variant,
         seed=request.seed,
@@ -194,6 +194,15 @@ def _plan(task: Task, name: str, request: Request, power: bool) -> _Plan:
     )
     collector = Timing(request.device, power=power) if cls is Timing else cls(config.device)
     return _Plan(collector, config)
+
+
+def _table_knobs(task: Task, request: Request) -> Mapping[str, str]:
+    """The settings asked for; the law or file of ids asked of a task without sparse tables is refused by its name."""
+    known = {name for settings in task.presets.values() for name in vars(settings)}
+    for name in ("zipf", "ids"):
+        if name in request.overrides and name not in known:
+            raise UsageError("The task has no sparse tables whose ids could be set.", f"Leave --{name} out.")
+    return request.overrides
 
 
 def _length(task: Task, request: Request) -> dict[str, str]:
@@ -223,5 +232,7 @@ def _run(task: Task, plan: _Plan, request: Request, progress: Progress) -> Outco
         outcome = run_pass(task, again.config, again.collector, request, progress)
     except TaskError:
         raise first from first.__cause__  # it fails on real tensors too: the task's fault, told where it first showed
-    note = Note(plan.collector.name, f"{reason}; counted on real tensors at preset {preset} instead.")
+    note = Note(
+        plan.collector.name, f"{reason}; counted on real tensors at preset {preset} instead, at one batch size."
+    )
     return replace(outcome, notes=[note, *outcome.notes])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wcbench.errors import TaskError, UsageError
+from wcbench.profilers.base import Columns
 from wcbench.profilers.lookups import lookup_columns
 from wcbench.profilers.operators import Counted, Operators
 from wcbench.profilers.request import Progress, Request
@@ -14,6 +15,8 @@ from wcbench.profilers.run import Outcome, run_pass
 from wcbench.profilers.scaling import FACTORS, Point, scaling_columns
 from wcbench.record import Note
 from wcbench.tasks.base import Config, Task
+
+_CONTRACT = "wcbench/tasks/base.py says what a task gives."
 
 
 def run_counted(task: Task, config: Config, collector: Operators, request: Request, progress: Progress) -> Outcome:
@@ -27,22 +30,34 @@ def run_counted(task: Task, config: Config, collector: Operators, request: Reque
         points = [_point(lengths[-1], outcome, collector)]
         try:
             points += _points(task, config, lengths, request, progress)
-            tables["scaling"] = scaling_columns(points, target)
+            tables["scaling"], doubts = scaling_columns(points, target)
+            notes += [Note(collector.name, text) for text in doubts]
         except (TaskError, UsageError) as error:
             notes.append(Note(collector.name, f"No fixed and per-sample parts: {error.message}"))
     else:
         notes.append(Note("scaling", "Counts at twice and four times the batch were left out (--no-scaling)."))
-    ids, doubts = lookup_columns(task, config)
+    ids, doubts = lookup_columns(task, config, outcome, _rows_of_tables(tables))
     if ids:
         tables["lookups"] = ids
     notes += [Note(collector.name, text) for text in doubts]
     return dataclasses.replace(outcome, tables=tables, notes=notes)
 
 
+def _rows_of_tables(tables: Mapping[str, Columns]) -> dict[str, int]:
+    """Rows of every parameter, by path."""
+    columns = tables.get("parameters") or {"model": [], "name": [], "shape": []}
+    triples = zip(columns["model"], columns["name"], columns["shape"], strict=True)
+    return {f"{model}.{name}": shape[0] if len(shape) else 1 for model, name, shape in triples}
+
+
 def _lengths(task: Task, config: Config) -> tuple[tuple[int | None, ...], int | None]:
     """The lengths to count at, and the length to continue to: None where the preset's own is counted."""
     if task.length is None:
         return (None,), None
+    if not isinstance(getattr(config.settings, task.length, None), int):
+        raise UsageError(f"Task.length names '{task.length}', which is no whole number of its settings.", _CONTRACT)
+    if task.unrolled and (len(set(task.unrolled)) != 2 or min(task.unrolled) < 1):
+        raise UsageError(f"Task.unrolled is {task.unrolled}, not two different lengths from 1 up.", _CONTRACT)
     own: int = getattr(config.settings, task.length)
     if task.unrolled and own > max(task.unrolled):
         return tuple(sorted(task.unrolled)), own

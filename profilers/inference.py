@@ -28,13 +28,25 @@ def forward_only(built: Built, config: Config) -> Built:
     first = [index for index in range(_AHEAD) if built.kind(index) == built.kind(0)]
     same = len(first) == _AHEAD
 
+    parameters = [p for module in built.modules.values() for p in module.parameters()]
+
     def step(batch: Any) -> Any:
+        versions = [p._version for p in parameters]
         with torch.no_grad(), config.autocast():
             infer(batch)
+        if versions != [p._version for p in parameters] or any(p.grad is not None for p in parameters):
+            raise TaskError("Built.infer changes weights or makes gradients.", "It is the forward pass alone.")
 
     def batch(index: int) -> Any:
         return built.batch(index if same else first[index % len(first)])
 
     return dataclasses.replace(
-        built, step=step, batch=batch, optimizers={}, kind=lambda index: KIND, step_kinds={KIND: 1.0}
+        built,
+        step=step,
+        batch=batch,
+        samples=built.kind_samples.get(built.kind(0), built.samples),
+        optimizers={},
+        kind=lambda index: KIND,
+        step_kinds={KIND: 1.0},
+        kind_samples={},
     )

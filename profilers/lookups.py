@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from wcbench.errors import WcbenchError
+from wcbench.errors import TaskError, WcbenchError
 from wcbench.profilers.base import Columns
+from wcbench.profilers.run import Outcome
 from wcbench.profilers.state import preserved_state
 from wcbench.tasks.base import Config, Task
 
@@ -17,22 +18,25 @@ EXPONENTS = (0.6, 0.9, 1.05, 1.2)
 """Exponents of Zipf's law over which a sparse task's reuse is given as a band: few data sets say what theirs is."""
 
 MOST_IDS = 2**19  # of one law, all steps together: a record stays within some ten megabytes
-_FEWEST, _MOST = 2, 8  # steps
+_FEWEST, _MOST = 2, 32  # steps
 
 
-def lookup_columns(task: Task, config: Config) -> tuple[Columns, list[str]]:
-    """Columns of table `lookups`, empty for a task without sparse tables; and what is doubtful."""
+def lookup_columns(task: Task, config: Config, outcome: Outcome, rows: Mapping[str, int]) -> tuple[Columns, list[str]]:
+    """Columns of table `lookups`, empty for a task without sparse tables; and what is doubtful.
+
+    ``rows`` has the rows of each parameter by path: ids of other tables, or beyond a table's rows, are refused.
+    """
     try:
         with preserved_state():
-            return _columns(task, config)
+            return _columns(task, config, outcome, rows)
     except WcbenchError as error:
         return {}, [f"No look-ups: {error.message}"]
-    except Exception as error:  # whatever a task's own code raises
+    except (Exception, SystemExit, GeneratorExit) as error:  # whatever a task's own code raises
         return {}, [f"No look-ups: the task's lookups failed: {type(error).__name__}: {error}"]
 
 
-def _columns(task: Task, config: Config) -> tuple[Columns, list[str]]:
-    asked = config.settings.batch_size
+def _columns(task: Task, config: Config, outcome: Outcome, sizes: Mapping[str, int]) -> tuple[Columns, list[str]]:
+    asked: int = config.settings.batch_size
     first = task.lookups(config, 0)
     if not first:
         return {}, []
@@ -42,25 +46,44 @@ def _columns(task: Task, config: Config) -> tuple[Columns, list[str]]:
         config = dataclasses.replace(config, settings=fewer)
         first = task.lookups(config, 0)
     steps = int(np.clip(MOST_IDS // max(1, sum(map(len, first.values()))), _FEWEST, _MOST))
-    samples: int = config.settings.batch_size
+    part = config.settings.batch_size / asked
     rows: list[dict[str, Any]] = []
-    for exponent in (None, *EXPONENTS):
+    asked_for = getattr(config.settings, "zipf", None)
+    for exponent in (None, *(e for e in EXPONENTS if e != asked_for)):
         for step in range(steps):
-            rows += _rows(task.lookups(config, step, exponent), exponent, step, samples)
-    notes = [] if samples == asked else [f"Look-ups are drawn for {samples:,} of the step's {asked:,} samples."]
+            kind = outcome.kinds[step] if step < len(outcome.kinds) else "train"
+            samples = max(1, round(part * outcome.info.kind_samples.get(kind, outcome.info.samples)))
+            ids = _checked(task.lookups(config, step, exponent), sizes)
+            rows += _rows(ids, _law(config.settings, exponent), {"step": step, "kind": kind, "samples": samples})
+    notes = [] if part == 1 else [f"Look-ups are drawn for {part:.3g} of a step's samples."]
     return {name: [row[name] for row in rows] for name in rows[0]}, notes
 
 
-def _rows(ids: Mapping[str, Any], exponent: float | None, step: int, samples: int) -> list[dict[str, Any]]:
-    law = "own" if exponent is None else "zipf"
-    return [
-        {
-            "parameter": path,
-            "law": law,
-            "exponent": exponent,
-            "step": step,
-            "samples": samples,
-            "ids": np.asarray(values, np.int64),
-        }
-        for path, values in ids.items()
-    ]
+def _checked(ids: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """The ids as int64; raises TaskError where they are no rows of a parameter."""
+    found = {}
+    for path, values in ids.items():
+        array = np.asarray(values)
+        if path not in sizes:
+            raise TaskError(f"Task.lookups names '{path}', which is no parameter of the task's modules.")
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TaskError(
+                f"Task.lookups gives {array.dtype} of {array.ndim} dimensions for {path}, not whole numbers."
+            )
+        if array.size and not 0 <= int(array.min()) <= int(array.max()) < sizes[path]:
+            wrong = int(array.max()) if int(array.max()) >= sizes[path] else int(array.min())
+            raise TaskError(f"Task.lookups gives row {wrong} for {path}, which has {sizes[path]} rows.")
+        found[path] = array.astype(np.int64)
+    return found
+
+
+def _law(settings: Any, exponent: float | None) -> dict[str, Any]:
+    """The law of the band, else what --ids or --zipf asked for, else the task's own."""
+    if exponent is None and getattr(settings, "ids", None) is not None:
+        return {"law": "recorded", "exponent": None}
+    asked = getattr(settings, "zipf", None) if exponent is None else exponent
+    return {"law": "own" if asked is None else "zipf", "exponent": asked}
+
+
+def _rows(ids: Mapping[str, Any], law: Mapping[str, Any], step: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"parameter": path, **law, **step, "ids": values} for path, values in ids.items()]

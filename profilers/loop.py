@@ -8,7 +8,7 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Loop:
         self.kind_samples: dict[str, int] = {}
         self.step_kinds: dict[str, float] = {}
         self._rows: list[dict[str, Any]] = []
-        self._kinds: list[str] = []
+        self.kinds: list[str] = []  # of the first steps
         self._threads = 0
         self.load: float | None = None
         self._total = 0
@@ -59,8 +59,8 @@ class Loop:
         self.samples = built.samples
         self.kind_samples = dict(built.kind_samples)
         with self._task_errors("kind"):
-            self._kinds = [_checked_kind(built.kind(index)) for index in range(_KINDS_AHEAD)]
-        self.step_kinds = _checked_shares(built.step_kinds, self._kinds)
+            self.kinds = [_checked_kind(built.kind(index)) for index in range(_KINDS_AHEAD)]
+        self.step_kinds = _checked_shares(built.step_kinds, self.kinds)
         self.collector.built(built)
         if self.collector.timed:
             self._run_timed(built)
@@ -125,6 +125,8 @@ class Loop:
                 f"{type(self.task).__name__}.build returned {type(built).__name__}, not wcbench.tasks.base.Built.",
                 "CONTRIBUTING.md, 'Add a task', shows what a task returns.",
             )
+        if not isinstance(built.kind_samples, Mapping):
+            raise TaskError(f"Built.kind_samples is {built.kind_samples!r}.", "Give samples by kind, or leave it out.")
         for samples in (built.samples, *built.kind_samples.values()):
             if type(samples) is not int or samples < 1:
                 raise TaskError(
@@ -134,7 +136,7 @@ class Loop:
 
     def _whole_periods(self, steps: int) -> int:
         """Where steps differ in kind, enough of them that each kind has its share; what was asked for stays."""
-        period = _period(self._kinds)
+        period = _period(self.kinds)
         if period == 1 or not self.collector.timed or self.request.steps is not None:
             return steps
         return -(-steps // period) * period
@@ -230,7 +232,7 @@ class Loop:
             )
         if len(self.step_kinds) > 1:
             found.append(self._told_kinds())
-        absent = set(self.step_kinds) - {row["kind"] for row in self._rows}
+        absent = set(self.step_kinds) - {row["kind"] for row in self._rows if row["role"] == "measured"}
         if absent and not self.collector.timed:
             found.append(f"No step of the kind {', '.join(sorted(absent))} was met: figures leave it out.")
         return [Note(self.collector.name, text) for text in found]
@@ -257,6 +259,8 @@ def _checked_shares(step_kinds: Any, kinds: list[str]) -> dict[str, float]:
 
     A task of several kinds that gives no shares has those of its cycle.
     """
+    if not isinstance(step_kinds, Mapping) or not all(isinstance(s, int | float) for s in step_kinds.values()):
+        raise TaskError(f"Built.step_kinds {step_kinds!r} are no shares by kind.", "For example {'train': 1.0}.")
     shares = dict(step_kinds)
     if not set(kinds) <= set(shares):
         if shares != {"train": 1.0}:

@@ -297,6 +297,8 @@ class _RecordingMode(TorchDispatchMode):
         if info.ignored:
             return func(*args, **kwargs)
         phase = self._context.phase()
+        if phase != BACKWARD and info.name in _PARTS:
+            _refuse_fake_parts(args)
         module = self._context.module(phase)
         # a constant that Python makes (torch.tensor) is first seen here: it is born with this operator
         born = len(self._stream.calls) if info.name == _LIFT else None
@@ -327,6 +329,19 @@ class _RecordingMode(TorchDispatchMode):
         return value
 
 
+_PARTS = frozenset(f"aten::{name}" for name in ("_values", "_indices", "values", "indices", "coalesce", "_coalesce"))
+_JOINED = frozenset(f"aten::{name}" for name in ("add", "add_", "sub", "sub_", "cat"))
+
+
+def _refuse_fake_parts(args: Any) -> None:
+    """Raise where a task goes on with the entries of a fake sparse tensor, of which torch makes none.
+
+    What an optimizer does to them would count as nothing. Autograd also looks at them, and does not work on them.
+    """
+    if any(isinstance(x, FakeTensor) and x.layout is torch.sparse_coo for x in args):
+        raise NotImplementedError("the entries of a sparse gradient depend on data")
+
+
 _ENTRIES = "_wcbench_entries"
 _LOOKUPS = ("aten::_embedding_bag_backward", "aten::_embedding_bag_sparse_backward", "aten::embedding_sparse_backward")
 _FROM_VALUES = "aten::_sparse_coo_tensor_with_dims_and_tensors"
@@ -335,7 +350,8 @@ _FROM_VALUES = "aten::_sparse_coo_tensor_with_dims_and_tensors"
 def count_entries(name: str, args: Any, kwargs: Any, out: Any) -> None:
     """Mark sparse results with how many entries they have: fake ones say 0, whatever they were made of.
 
-    A gradient of look-ups has one entry for each; what is made of a sparse tensor has as many as it.
+    A gradient of look-ups has one entry for each; what is made of a sparse tensor has as many as it, and two that are
+    added have those of both.
     """
     for tensor in tree_leaves(out):
         if not isinstance(tensor, Tensor) or tensor.layout is not torch.sparse_coo:
@@ -348,7 +364,8 @@ def count_entries(name: str, args: Any, kwargs: Any, out: Any) -> None:
         elif name == _FROM_VALUES:
             entries = given[-1].shape[0]
         else:
-            entries = max((getattr(leaf, _ENTRIES, 0) for leaf in given), default=0)
+            counts = [getattr(leaf, _ENTRIES, 0) for leaf in given if leaf.layout is torch.sparse_coo]
+            entries = sum(counts) if name in _JOINED else max(counts, default=0)
         setattr(tensor, _ENTRIES, entries)
 
 

@@ -26,6 +26,7 @@ class Outcome:
     info: PassInfo
     tables: Mapping[str, Columns]
     notes: Sequence[Note]
+    kinds: Sequence[str] = ()  # of the first steps, of which those of a cycle come again
 
 
 def run_pass(task: Task, config: Config, collector: Collector, request: Request, progress: Progress) -> Outcome:
@@ -60,7 +61,8 @@ def run_pass(task: Task, config: Config, collector: Collector, request: Request,
         step_kinds=loop.step_kinds,
         kind_samples=loop.kind_samples,
     )
-    return Outcome(info, tables, [*collector.notes, *loop.notes(), *_changed(collector, before, settings)])
+    notes = [*collector.notes, *loop.notes(), *_changed(collector, before, settings)]
+    return Outcome(info, tables, notes, loop.kinds)
 
 
 def _changed(collector: Collector, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Note]:

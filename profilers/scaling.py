@@ -20,6 +20,7 @@ from wcbench.profilers.recorder import Stream
 
 FACTORS = (1, 2, 4)
 WHOLE_STEP = "all"
+_DUST = 1e-9  # of the greatest value: what rounding leaves of a part that is not there
 UNITS = {
     "flops_matrix": "FLOP",
     "flops_all": "FLOP",
@@ -77,17 +78,24 @@ def live_peak(stream: Stream, step: int) -> int:
     return int(np.cumsum(change)[:-1].max())
 
 
-def scaling_columns(points: Sequence[Point], target: int | None) -> Columns:
-    """Columns of table `scaling` from counted points; ``target`` is the length to continue to, None for none."""
+def scaling_columns(points: Sequence[Point], target: int | None) -> tuple[Columns, list[str]]:
+    """Columns of table `scaling` from counted points, and what is doubtful.
+
+    ``target`` is the length to continue to, None for none. A kind of step that some points lack has no line.
+    """
     rows: list[dict[str, Any]] = []
+    everywhere = set.intersection(*({key[0] for key in point.totals} for point in points))
     lengths = sorted({point.length for point in points}, key=lambda length: length or 0)
-    keys = dict.fromkeys(key for point in points for key in point.totals)
+    keys = dict.fromkeys(key for point in points for key in point.totals if key[0] in everywhere)
+    lost = sorted({key[0] for point in points for key in point.totals} - everywhere)
     for key in keys:
         fitted = [_fitted(key, length, [p for p in points if p.length == length]) for length in lengths]
         rows += fitted
         if target is not None:
             rows.append(_continued(fitted, target))
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    text = f"Steps of the kind {', '.join(lost)} occur at some batch sizes only: table scaling has no line."
+    doubts = [text] if lost else []
+    return ({name: [row[name] for row in rows] for name in rows[0]} if rows else {}), doubts
 
 
 def fit(samples: Sequence[int], values: Sequence[int]) -> tuple[float, float, float]:
@@ -96,6 +104,9 @@ def fit(samples: Sequence[int], values: Sequence[int]) -> tuple[float, float, fl
     spread = float(((x - x.mean()) ** 2).sum())
     slope = float(((x - x.mean()) * (y - y.mean())).sum()) / spread if spread else 0.0
     fixed = float(y.mean() - slope * x.mean())
+    least = _DUST * float(np.abs(y).max())
+    fixed = 0.0 if abs(fixed) < least else fixed
+    slope = 0.0 if abs(slope) * float(x.max()) < least else slope
     off = np.abs(fixed + slope * x - y)
     return fixed, slope, float((off / np.maximum(np.abs(y), 1.0)).max())
 

@@ -96,6 +96,10 @@ def _size(summary: Summary) -> str:
     if params is None and not work:
         return "Its parameters and its arithmetic could not be counted."
     live = _live(summary, part)
+    counted = part.get("continued")
+    if counted:
+        where = f"{where}{'continued' if where else 'Continued'} from length {fmt.count(counted['counted_length'])} to "
+        where += f"{fmt.count(counted['length'])}, "
     if params is None:
         return _sentence(f"{where}it does {work}{live}.")
     has = f"{where}it has {_parameters(params)}"
@@ -106,12 +110,22 @@ def _size(summary: Summary) -> str:
 
 def _work(part: Mapping[str, Any]) -> str:
     """Both totals and their coverage; empty where nothing was counted."""
-    matrix, every = part.get("flops_matrix_step"), part.get("flops_all_step")
+    whole = part.get("continued") or part
+    matrix, every = whole.get("flops_matrix_step"), whole.get("flops_all_step")
     if matrix is None:
         return ""
     words = "" if every is None else f"{fmt.si(every, 'FLOP')} in all"
     inside = ", ".join(word for word in (words, _coverage(part)) if word)
-    return f"{fmt.si(matrix, 'FLOP')} of matrix work a step{f' ({inside})' if inside else ''}"
+    return f"{fmt.si(matrix, 'FLOP')} of matrix work {_step(part)}{f' ({inside})' if inside else ''}"
+
+
+def _step(part: Mapping[str, Any]) -> str:
+    """``a step``, or an average one with the kinds that it is made of."""
+    kinds = sorted(rows(part.get("kinds")), key=lambda row: -float(row.get("share") or 0))
+    if len(kinds) < 2:
+        return "a step"
+    most = f"{fmt.share(kinds[0].get('share'))} {kinds[0].get('kind')}"
+    return f"an average step of {len(kinds)} kinds ({most})"
 
 
 def _live(summary: Summary, part: Mapping[str, Any]) -> str:
@@ -119,7 +133,16 @@ def _live(summary: Summary, part: Mapping[str, Any]) -> str:
     model = block(summary, "memory") or {}
     same = all(model.get(key) == part.get(key) for key in ("preset", "batch_size"))
     peak = model.get("peak_bytes") if same else None
-    return "" if peak is None else f", with {fmt.binary_bytes(peak)} alive at its peak"
+    peaks = model.get("peak_kinds") or {}
+    continued = (part.get("continued") or {}).get("peak_bytes")
+    if peak is None:
+        return ""
+    if continued is not None:
+        return f", with {fmt.binary_bytes(continued)} alive at its peak"
+    if len(peaks) > 1:
+        kind = max(peaks, key=lambda name: float(peaks[name]))
+        return f", with {fmt.binary_bytes(peaks[kind])} alive at the peak of a {kind} step"
+    return f", with {fmt.binary_bytes(peak)} alive at its peak"
 
 
 def _parameters(params: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.panel import Panel
 from rich.rule import Rule
 from rich.table import Table as RichTable
@@ -86,9 +86,45 @@ def _facts(facts: Facts) -> RichTable:
 
 
 def _table(table: Table, rows: int) -> Iterator[RenderableType]:
+    yield _Fitted(table, rows)
+    if len(table.rows) > rows:
+        yield RichText(f"... and {len(table.rows) - rows:,} more rows: --rows {len(table.rows)}", "dim")
+
+
+NAME_ROOM = 24
+"""Columns of characters that a name keeps before values have to go."""
+
+
+class _Fitted:
+    """A table as wide as its place: values that have no room are left out and named, the names never."""
+
+    def __init__(self, table: Table, rows: int) -> None:
+        self.table, self.rows = table, rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        widths = [self._width(index) for index in range(len(self.table.columns))]
+        kept = list(range(len(widths)))
+        while len(kept) > 2 and sum(widths[index] for index in kept) > options.max_width:
+            kept.remove(max(index for index in kept if self.table.columns[index].align == "right" or index))
+        yield _rich_table(self.table, self.rows, kept)
+        left = [column.title for index, column in enumerate(self.table.columns) if index not in kept]
+        if left:
+            yield RichText(f"No room for: {', '.join(left)} (a wider terminal, or --json)", "dim")
+
+    def _width(self, index: int) -> int:
+        """Of the longest cell and the heading, with the gap to the next column; of a name at most its room."""
+        column = self.table.columns[index]
+        text = fmt.column([row[index] for row in self.table.rows[: self.rows]], column.kind, column.unit)
+        heading = f"{column.title} [{text.unit}]" if text.unit else column.title
+        longest = max(map(len, [heading, *text.cells]))
+        return 2 + (longest if column.align == "right" else min(longest, NAME_ROOM))
+
+
+def _rich_table(table: Table, rows: int, kept: list[int]) -> RichTable:
     shown = RichTable(title=table.caption, title_justify="left", title_style="", header_style="bold", box=None)
     cells = []
-    for index, column in enumerate(table.columns):
+    for index in kept:
+        column = table.columns[index]
         text = fmt.column([row[index] for row in table.rows[:rows]], column.kind, column.unit)
         cells.append([RichText(fmt.cut(cell, _NAME_LIMIT).text) for cell in text.cells])
         title = f"{column.title} [{text.unit}]" if text.unit else column.title
@@ -97,6 +133,4 @@ def _table(table: Table, rows: int) -> Iterator[RenderableType]:
         )
     for row in zip(*cells, strict=True):
         shown.add_row(*row)
-    yield shown
-    if len(table.rows) > rows:
-        yield RichText(f"... and {len(table.rows) - rows:,} more rows: --rows {len(table.rows)}", "dim")
+    return shown

@@ -6,6 +6,7 @@ Most of it runs in this process, through `main` as the console script calls it; 
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -172,7 +173,7 @@ def test_a_request_that_cannot_work_exits_2_and_says_why(
         (["spatial-transformer", "--batch-size", "1,2", "-o", "x"], "--out is the folder of a single record."),
         (["spatial-transformer", "--batch-size", "1,b"], "--batch-size 1,b is no whole number."),
         (["spatial-transformer", "--sequence-length", "8"], "The task has no sequence whose length could be set."),
-        (["spatial-transformer", "--zipf", "1.1"], "Unknown setting 'zipf'"),
+        (["spatial-transformer", "--zipf", "1.1"], "The task has no sparse tables"),
         (["spatial-transformer", "--mode", "dream"], "Unknown mode 'dream'"),
     ],
 )
@@ -201,6 +202,15 @@ def test_a_sweep_writes_a_record_a_point_and_shows_a_table(cli: Cli) -> None:
     assert len(set(flops.values())) == 1  # by sample, whatever the batch and the type
     moved = {(p["batch_size"], p["precision"]): p["bytes_step"] for p in found["points"]}
     assert moved[4, "fp32"] > moved[2, "fp32"]
+
+
+def test_a_point_that_is_refused_costs_no_other(cli: Cli) -> None:
+    ended = cli(
+        "profile", "recommendation", "--passes", "timing", "--preset", "tiny", "--batch-size", "4,0,8", "--steps", "2"
+    )
+    assert ended.code == 1
+    assert "batch size 0 is refused" in ended.out
+    assert "Wrote 2 of 3 records\n" in ended.out
 
 
 def test_a_point_that_fails_costs_no_other(cli: Cli, tmp_path: Path) -> None:
@@ -253,6 +263,24 @@ def test_a_suite_goes_on_where_a_task_fails(tmp_path: Path, monkeypatch: pytest.
     assert [(done, total) for _, done, total in told] == [(1, 3), (2, 3), (3, 3)]
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_children_of_a_suite_end_with_it(tmp_path: Path, number: signal.Signals) -> None:
+    """Also where the signal reaches the parent alone; nothing is left running."""
+    (tmp_path / "slow.py").write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
+    script = "from wcbench.profilers.suite import profile_tasks; profile_tasks(['slow:Task', 'slow:Task'], {})"
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    for _ in range(300):
+        if (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text():
+            break
+        time.sleep(0.1)
+    child = int((tmp_path / "pid").read_text())
+    os.kill(parent.pid, number)
+    parent.communicate(timeout=20)
+    assert parent.returncode != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
 def test_options_of_a_suite_are_spelled_as_the_command_line_has_them() -> None:
     from wcbench.profilers.suite import command_options
 
@@ -301,15 +329,15 @@ FORM = {
         f"{ORIGIN} tensors samples params_total params_trainable params_bytes params_shared flops_matrix_forward "
         "flops_matrix_backward flops_matrix_step flops_matrix_step_causal_half flops_all_forward "
         "flops_all_backward flops_all_step flops_matrix_forward_per_sample macs_forward_per_sample "
-        "coverage_calls coverage_bytes uncounted bytes_read bytes_written operator_calls kinds"
+        "coverage_calls coverage_bytes uncounted bytes_read bytes_written operator_calls kinds continued"
     ),
     "hotspots": f"{ORIGIN} of steps total_ns rows",
     "categories": f"{ORIGIN} of paper full unknown_share unknown_names phases python_share",
     "scaling": f"{ORIGIN} rows",
     "operators": f"{ORIGIN} rows",
     "modules": f"{ORIGIN} rows",
-    "memory": f"{ORIGIN} tensors kind peak_bytes peak_classes {LOCALITY} traffic_tiled allocator fused dag_width "
-    "dag_width_flops dag_depth live",
+    "memory": f"{ORIGIN} tensors kind peak_bytes peak_classes peak_kinds {LOCALITY} traffic_tiled allocator fused "
+    "dag_width dag_width_flops dag_depth live",
     "measured_memory": f"{ORIGIN} peak_bytes increase_bytes rows",
     "primitives": f"{ORIGIN} of steps total_ns operator_share rows",
 }

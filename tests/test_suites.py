@@ -218,7 +218,9 @@ def test_the_list_of_a_suite() -> None:
     assert "spatial-transformer" not in shown
     assert "is from memory of the paper" in " ".join(shown.split())
     whole = " ".join(listed("--suite", AIBENCH).split())
-    assert "Proposed, not read in the authors' code: neural-architecture-search, advertising, natural-language." in whole
+    assert (
+        "Proposed, not read in the authors' code: neural-architecture-search, advertising, natural-language." in whole
+    )
     assert "Not known: members of the WC subset:" in whole
     assert "Not included: Llama 3.1 405B" in listed("--suite", MLPERF_CURRENT)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wcbench import record
-from wcbench.errors import RecordError, TaskError, UsageError
+from wcbench.errors import RecordError, UsageError, WcbenchError
 from wcbench.files import write_whole
 from wcbench.lookup import find_run, list_runs, run_folder, runs_root
 from wcbench.record import Profile
@@ -164,6 +164,7 @@ def profile_suite(
         jobs = 1 if timed else cpu()["usable_cores"] or 1
     if jobs < 1:
         raise UsageError(f"--jobs {jobs} is refused.", "Give a whole number from 1 up.")
+    record.check_place(runs_root(options.get("runs")) / "new", force=bool(options.get("force")))
     return profile_tasks(tasks, options, jobs=jobs, told=told)
 
 
@@ -188,20 +189,28 @@ def sweep(
     Returns
     -------
     Sweep : ``to_frame`` has a row a point; a point that failed has its error and costs no other.
+
+    Raises
+    ------
+    WcbenchError : every point failed; the first one's error.
     """
     from wcbench.analysis.sweep import Point, Sweep
 
     points: list[Point] = []  # each is a record of its own, so that what was made stays when a later one fails
+    refused: WcbenchError | None = None
     own: list[int | None] = [None]
     knobs = list(itertools.product(batch_size or own, sequence_length or own, precision))
     for batch, length, kind in knobs:
         chosen: dict[str, Any] = {"batch_size": batch, "sequence_length": length, "precision": kind}
         try:
             points.append(Point(**chosen, profile=profile(task, **chosen, **options)))
-        except TaskError as error:
+        except WcbenchError as error:
+            refused = refused or error
             points.append(Point(**chosen, profile=None, error=error.message))
         if told is not None:
             told(points[-1], len(points), len(knobs))
+    if refused is not None and all(point.profile is None for point in points):
+        raise refused
     return Sweep(tuple(points))
 
 

@@ -90,12 +90,6 @@ class PassInfo:
     step_kinds: Mapping[str, float] = field(default_factory=dict)
     kind_samples: Mapping[str, int] = field(default_factory=dict)
 
-    def average_samples(self) -> float:
-        """Samples of an average step: kinds that consume another number weigh by their share of all steps."""
-        if not self.kind_samples:
-            return self.samples
-        return sum(share * self.kind_samples.get(kind, self.samples) for kind, share in self.step_kinds.items())
-
 
 @dataclass(frozen=True)
 class Manifest:

@@ -256,9 +256,10 @@ _TABLES = (
         (
             _PASS,
             Column("parameter", "text", "", "path of the table: model.name as in table parameters"),
-            Column("law", "text", "", "own (the task's data, or its file of recorded ids) or zipf"),
+            Column("law", "text", "", "own (the task's), zipf, or recorded (--ids)"),
             _optional("exponent", "float", "", "exponent of Zipf's law; null for the task's own"),
             Column("step", "int", "", "index of the step, from 0"),
+            Column("kind", "text", "", "the task's kind of step"),
             Column("samples", "int", "samples", "samples of the step: fewer than the pass's where ids are too many"),
             Column("ids", "ints", "", "rows in the order of the look-ups"),
         ),

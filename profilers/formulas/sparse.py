@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from wcbench.profilers.formulas.data import aten
 from wcbench.profilers.formulas.extent import T, extent_bytes
+from wcbench.profilers.formulas.indexing import MEAN
 from wcbench.profilers.formulas.model import Cost, Uncounted, formula
 from wcbench.profilers.formulas.traffic import Access, Call, gather, inputs, read, scatter, tensors
 
@@ -43,8 +44,12 @@ def form(call: Call) -> Cost:
 def bag_backward(call: Call) -> Cost:
     """Each index takes its bag's gradient row as its entry; nothing is added up."""
     dense, gradient = call.args[0], tensors(call.out)[0]
+    other = 0
+    if call.name == "aten::_embedding_bag_backward":  # divided for the mean, multiplied by weights
+        mode, weights = call.arg(8, "mode", 0), call.arg(10, "per_sample_weights")
+        other = gradient.numel * ((mode == MEAN) + isinstance(weights, T))
     moved = [gather(dense, gradient.shape[0], _width(gradient)), *read([t for t in inputs(call) if t is not dense])]
-    return Cost(accesses=[*moved, *_entries(gradient, write=True)])
+    return Cost(other, accesses=[*moved, *_entries(gradient, write=True)])
 
 
 @formula(*aten("clone _to_copy copy_ neg neg_ abs"), sparse=True)
@@ -68,12 +73,15 @@ def coalesce(call: Call) -> Cost:
     return Cost(accesses=copy(call).accesses, note=note)
 
 
-@formula(*aten("add_ sub_"), sparse=True)
+@formula(*aten("add add_ sub sub_"), sparse=True)
 def add(call: Call) -> Cost:
     """Each entry, times alpha where it is not 1, is added to its row of a dense tensor; sparse ones are joined."""
     target, entries = call.args[0], _sparse(call)[-1]
     if target.sparse:
-        return Cost(accesses=[*_entries(entries), *_entries(target), *_entries(target, write=True)])
+        joined = tensors(call.out)[0]
+        return Cost(accesses=[*_entries(entries), *_entries(target), *_entries(joined, write=True)])
+    if not call.name.endswith("_"):
+        raise Uncounted("a dense and a sparse tensor added into a new one")
     rows = scatter(target, entries.shape[0], _width(entries), accumulate=True)
     scaled = call.arg(2, "alpha", 1) not in (1, -1)
     return Cost((1 + scaled) * entries.numel, accesses=[*_entries(entries), *rows])

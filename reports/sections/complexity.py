@@ -23,7 +23,7 @@ def section(summary: Summary) -> Section | None:
     if part is None:
         return None
     facts = Facts((*_per_sample(part), *_coverage(part), *_bytes(part), *_parameters(part)))
-    blocks: list[Block] = [Text(_intro(part)), _totals(summary, part), *_kinds(summary, part), facts]
+    blocks: list[Block] = [Text(_intro(part)), _totals(summary, part), *_kinds(summary, part), *_continued(part), facts]
     uncounted = tuple((row.get("name"), row.get("calls")) for row in rows(part.get("uncounted")))
     if uncounted:
         columns = (Column("operator", "name"), Column("calls", "count"))
@@ -57,8 +57,33 @@ def _totals(summary: Summary, part: Mapping[str, Any]) -> Table:
         if values != (None, None) and not (causal and values[0] in (None, whole[0])):
             cells.append((label, *values))
     columns = (Column("work"), Column("matrix class", "si", "FLOP"), Column("all", "si", "FLOP"))
+    kinds = len(rows(part.get("kinds")))
     caption = "Work of one training step of the whole batch, in both totals"
+    if kinds > 1:
+        caption = f"Work of an average step of the {kinds} kinds below, in both totals"
     return Table("complexity-work", caption, columns, tuple(cells), more=show_command(summary, "complexity"))
+
+
+def _continued(part: Mapping[str, Any]) -> Iterator[Block]:
+    """The figures at the preset's own length, where the step was counted at a shorter one."""
+    found = part.get("continued")
+    if not found:
+        return
+    yield Text(
+        f"The step was counted at length {found['counted_length']:,} of {found['length']:,}; all figures but the next "
+        "are of that shorter one. Continued on a straight line to the preset's own length:"
+    )
+    yield Facts(
+        (
+            Fact("Forward, per sample", found["flops_matrix_forward_per_sample"], "si", "FLOP", "matrix class"),
+            Fact("Matrix class, whole step", found["flops_matrix_step"], "si", "FLOP"),
+            Fact("All, whole step", found["flops_all_step"], "si", "FLOP"),
+            Fact("Bytes read, step", found["bytes_read"], "bytes"),
+            Fact("Bytes written, step", found["bytes_written"], "bytes"),
+            Fact("Operator calls a step", found["operator_calls"], "count"),
+            Fact("Live bytes at the peak", found["peak_bytes"], "bytes"),
+        )
+    )
 
 
 def _kinds(summary: Summary, part: Mapping[str, Any]) -> Iterator[Table]:

@@ -22,6 +22,7 @@ def section(summary: Summary) -> Section | None:
         Column("look-ups", "count"),
         Column("distinct rows", "count"),
         Column("to the top 1 %", "share"),
+        Column("never before", "share"),
         *(Column(f"miss at {fmt.show(capacity, 'bytes')}", "share") for capacity in capacities),
     )
     cells = tuple(
@@ -30,6 +31,7 @@ def section(summary: Summary) -> Section | None:
             row.get("lookups"),
             row.get("distinct"),
             row.get("top_share"),
+            row.get("cold_share"),
             *(ratio for _, ratio in row.get("miss_ratio") or ()),
         )
         for row in listed
@@ -38,7 +40,8 @@ def section(summary: Summary) -> Section | None:
         f"One LRU cache of table rows, {fmt.count(part.get('samples'))} samples a step, the last of "
         f"{listed[0].get('steps')} steps; the ones before warm it. Misses are shares of the bytes looked up. Which ids "
         f"a data set holds decides how well its tables cache, so the band over Zipf exponents stands beside the task's "
-        f"own law. {measured(part)}"
+        "own law. Rows never looked up before miss in every cache: where a miss ratio is no larger than their share, "
+        f"the drawn steps do not fill the cache. {measured(part)}"
     )
     table = Table(
         "lookups-band", "Sparse look-ups by law of the ids", columns, cells, more=show_command(summary, "lookups")
@@ -48,4 +51,6 @@ def section(summary: Summary) -> Section | None:
 
 def _law(row: Mapping[str, Any]) -> str:
     exponent = row.get("exponent")
-    return "the task's own law" if exponent is None else f"Zipf {exponent:g}"
+    if exponent is not None:
+        return f"Zipf {exponent:g}"
+    return "recorded ids" if row.get("law") == "recorded" else "the task's own law"

@@ -45,7 +45,7 @@ def section(summary: Summary) -> Section | None:
         return None
     blocks = [*(_model(summary, model) if model is not None else ())]
     blocks += [*(_measured(summary, observed) if observed is not None else ())]
-    return Section("memory", "Memory", (*blocks, *notes_blocks(summary, "memory", "measured_memory")))
+    return Section("memory", "Memory", (*blocks, *notes_blocks(summary, "memory", "reuse", "measured_memory")))
 
 
 def pairs(value: Any) -> tuple[tuple[float, float], ...]:
@@ -59,6 +59,12 @@ def pairs(value: Any) -> tuple[tuple[float, float], ...]:
 
 def _model(summary: Summary, part: Mapping[str, Any]) -> Iterator[Block]:
     yield Text(_intro(part))
+    peaks = part.get("peak_kinds") or {}
+    if len(peaks) > 1:
+        yield Text(
+            f"Steps differ in kind; what follows is of the kind {part.get('kind')}, which moves most bytes. "
+            f"Peaks of all kinds: {', '.join(f'{kind} {fmt.binary_bytes(peak)}' for kind, peak in peaks.items())}."
+        )
     yield Facts(tuple(_facts(part)))
     live = _live(part)
     if live:

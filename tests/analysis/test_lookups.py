@@ -110,7 +110,7 @@ def test_too_many_ids_are_drawn_for_fewer_samples(monkeypatch: pytest.MonkeyPatc
     found = profile(Tables())
     assert found.view("lookups").samples == 100  # two steps of 3,000 look-ups
     assert [note.text for note in found.notes if "drawn" in note.text] == [
-        "Look-ups are drawn for 100 of the step's 400 samples."
+        "Look-ups are drawn for 0.25 of a step's samples."
     ]
 
 
@@ -123,6 +123,34 @@ def test_a_task_whose_look_ups_fail_keeps_the_rest(monkeypatch: pytest.MonkeyPat
     assert found.view("lookups") is None
     assert found.view("complexity").operator_calls
     assert any("lookups failed: OSError: no such file" in note.text for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        ({"model.nope.weight": np.zeros(3, np.int64)}, "names 'model.nope.weight', which is no parameter"),
+        ({"model.small.weight": np.array([0, 5_000])}, "gives row 5000 for model.small.weight, which has 5000 rows"),
+        ({"model.small.weight": np.array([-1, 3])}, "gives row -1 for model.small.weight"),
+        ({"model.small.weight": np.array([0.5])}, "gives float64 of 1 dimensions for model.small.weight"),
+        ({"model.small.weight": np.zeros((2, 2), np.int64)}, "gives int64 of 2 dimensions for model.small.weight"),
+    ],
+)
+def test_look_ups_that_lie_are_told_and_left_out(monkeypatch: pytest.MonkeyPatch, ids: Any, message: str) -> None:
+    monkeypatch.setattr(Tables, "lookups", lambda *_: ids)
+    found = profile(Tables())
+    assert found.view("lookups") is None
+    assert any(message in note.text for note in found.notes), found.notes
+
+
+def test_what_no_step_before_looked_up_is_cold(made: Profile) -> None:
+    row = made.view("lookups").rows.iloc[0]
+    config, last = Tables().configure("tiny"), row["steps"] - 1
+    cold = 0
+    for path in Tables().lookups(config, 0):
+        before = {i for step in range(last) for i in Tables().lookups(config, step)[path].tolist()}
+        new = set(Tables().lookups(config, last)[path].tolist()) - before
+        cold += len(new) * 4 * ROWS[path.split(".")[1]][1]
+    assert row["cold_share"] == cold / row["lookup_bytes"]
 
 
 def test_a_task_without_tables_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,14 @@ from wcbench import record
 from wcbench.analysis.recorded import main_step, recorded_steps
 from wcbench.errors import TaskError, UnknownNameError
 from wcbench.profilers.capture import Request, capture
-from wcbench.record import Profile
+from wcbench.record import Note, Profile
 from wcbench.tasks.base import Built, Config, Settings, Task
 
 SHARES = {"small": 0.75, "large": 0.25}
 WORK = {"small": 2 * 4 * 16 * 8, "large": 2 * 40 * 16 * 8}  # one product a step
+
+
+NOTES: list[Note] = []  # of the last capture
 
 
 class TwoKinds(Task):
@@ -42,6 +45,7 @@ def recorded(shares: Mapping[str, float] = SHARES) -> Profile:
     task = TwoKinds()
     task.shares = shares
     captured = capture(task, Request(passes=["operators"], preset="tiny"))
+    NOTES[:] = captured.notes
     return record.new_profile(
         task="two",
         variant=None,
@@ -103,6 +107,21 @@ def test_shares_that_do_not_fit_are_refused(shares: Mapping[str, float]) -> None
 def test_several_kinds_without_shares_have_those_of_their_cycle() -> None:
     found = recorded({"train": 1.0}).manifest.passes["operators"].step_kinds
     assert found == {"small": 0.75, "large": 0.25}
+
+
+def test_samples_of_an_average_step_are_those_of_the_kinds_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    plain = TwoKinds.build
+
+    def build(self: TwoKinds, config: Config) -> Built:
+        shares = {"small": 0.5, "large": 0.25, "never": 0.25}
+        return dataclasses.replace(plain(self, config), step_kinds=shares, kind_samples={"large": 40, "never": 9_000})
+
+    monkeypatch.setattr(TwoKinds, "build", build)
+    profile = recorded()
+    assert profile.view("complexity").samples == pytest.approx((2 * 4 + 40) / 3)
+    assert any("No step of the kind never was met" in note.text for note in NOTES)
 
 
 def test_records_of_version_2_count_their_last_step() -> None:

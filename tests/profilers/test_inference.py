@@ -64,3 +64,44 @@ def test_a_task_without_inference_is_told_what_it_lacks(mlp: Task) -> None:
 def test_an_unknown_mode_is_refused(mlp: Task) -> None:
     with pytest.raises(UnknownNameError, match="Unknown mode 'dream'"):
         capture(mlp, Request(passes=["timing"], preset="tiny", mode="dream"))
+
+
+@pytest.mark.parametrize("wrong", ["weights", "gradients"])
+def test_an_inference_that_trains_is_refused(task_of: TaskOf, wrong: str) -> None:
+    def build(config: Config) -> Built:
+        model = nn.Linear(16, 8)
+
+        def infer(x: Tensor) -> Tensor:
+            with torch.enable_grad():
+                y: Tensor = model(x).sum()
+                if wrong == "gradients":
+                    y.backward()
+            if wrong == "weights":
+                model.weight.mul_(2)
+            return y
+
+        step = lambda x: model(x).sum().detach()  # noqa: E731
+        return Built(step, lambda index: torch.ones(4, 16), {"model": model}, 4, infer=infer)
+
+    with pytest.raises(TaskError, match=r"Built\.infer changes weights or makes gradients"):
+        inference(task_of(build), "timing")
+
+
+def test_samples_are_those_of_the_first_kind(task_of: TaskOf) -> None:
+    def build(config: Config) -> Built:
+        model = nn.Linear(16, 8)
+        step = lambda x: model(x).sum().detach()  # noqa: E731
+        kind = lambda index: "ab"[index % 2]  # noqa: E731
+        return Built(
+            step,
+            lambda index: torch.ones(40, 16),
+            {"model": model},
+            4,
+            kind=kind,
+            step_kinds={"a": 0.5, "b": 0.5},
+            infer=model,
+            kind_samples={"a": 40},
+        )
+
+    info = inference(task_of(build), "operators").passes["operators"]
+    assert (info.samples, info.kind_samples) == (40, {})

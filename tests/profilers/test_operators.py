@@ -126,3 +126,64 @@ def test_the_batch_is_no_input_where_it_is_made_inside_the_step(run: Run, mlp: T
     roles = set(captured.tables["storages"].to_pandas()["role"].astype(str))
     assert "weight" in roles
     assert captured.passes["operators"].data_in_step
+
+
+def sparse_task(task_of: Any, lookups: int, make: Callable[..., Any], *, fake: bool, mode: str = "sum") -> Task:
+    """A table of 1,000 rows of 3, looked up so many times in a step."""
+
+    def build(config: Config) -> Built:
+        table = nn.EmbeddingBag(1000, 3, sparse=True, mode=mode)
+        optimizer = make(table.parameters())
+
+        def step(x: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss: Tensor = sum(table(x + i).sum() for i in range(lookups))  # type: ignore[assignment]
+            loss.backward()
+            optimizer.step()
+            if not fake:
+                loss.item()
+            return loss.detach()
+
+        return Built(step, lambda i: torch.tensor([[1, 2], [1, 3]]), {"table": table}, 2, {"o": optimizer})
+
+    found: Task = task_of(build)
+    return found
+
+
+@pytest.mark.parametrize("fake", [True, False])
+def test_joined_sparse_gradients_have_the_entries_of_both(run: Run, task_of: Any, fake: bool) -> None:
+    sgd = lambda parameters: torch.optim.SGD(parameters, lr=0.1)  # noqa: E731
+    captured = run(sparse_task(task_of, 2, sgd, fake=fake), "operators")
+    table = captured.tables["operators"].to_pandas().query("step == 1 and phase == 'optimizer'").set_index("name")
+    # of twice four look-ups; torch merges equal rows of each gradient on the way, which is data: 3 + 3 distinct ones
+    entries = 2 * 4 if fake else 3 + 3
+    assert table.loc["aten::add_", "bytes_written"] == entries * 12
+    assert table.loc["aten::add_", "flops_all"] == entries * 3 * 2
+
+
+def test_a_rate_of_one_multiplies_nothing(run: Run, task_of: Any) -> None:
+    sgd = lambda parameters: torch.optim.SGD(parameters, lr=1.0)  # noqa: E731
+    captured = run(sparse_task(task_of, 1, sgd, fake=True), "operators")
+    table = captured.tables["operators"].to_pandas().query("step == 1 and phase == 'optimizer'").set_index("name")
+    assert table.loc["aten::add_", "flops_all"] == 4 * 3  # alpha is -1: added, not multiplied
+
+
+@pytest.mark.parametrize("fake", [True, False])
+def test_a_mean_divides_each_entry(run: Run, task_of: Any, fake: bool) -> None:
+    sgd = lambda parameters: torch.optim.SGD(parameters, lr=0.1)  # noqa: E731
+    captured = run(sparse_task(task_of, 1, sgd, fake=fake, mode="mean"), "operators")
+    table = captured.tables["operators"].to_pandas().query("step == 1").set_index("name")
+    assert table.loc["aten::_embedding_bag_backward", "flops_all"] == 4 * 3
+
+
+@pytest.mark.parametrize("make", [torch.optim.SparseAdam, torch.optim.Adagrad])
+def test_optimizers_that_look_into_sparse_gradients_are_counted_on_real_tensors(
+    run: Run, task_of: Any, make: Callable[..., Any], recwarn: pytest.WarningsRecorder
+) -> None:
+    """torch's fake sparse tensors have no entries, so that the whole update would count as nothing."""
+    captured = run(sparse_task(task_of, 1, lambda p: make(list(p)), fake=True), "operators")
+    assert captured.passes["operators"].tensors == "real"
+    (note,) = [note.text for note in captured.notes if "fake tensors" in note.text]
+    assert "the entries of a sparse gradient depend on data" in note
+    optimizer = captured.tables["operators"].to_pandas().query("step == 1 and phase == 'optimizer'")
+    assert optimizer["bytes_written"].sum() > 3 * 12  # three distinct rows of state and weight

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from wcbench.errors import UsageError
 from wcbench.profilers.capture import Captured, Request, capture
 from wcbench.profilers.scaling import Point, fit, scaling_columns
 from wcbench.tasks.base import Built, Config, Settings, Task
@@ -28,7 +29,9 @@ def test_a_line_is_found_and_its_error_told() -> None:
 def test_lengths_are_continued_on_a_straight_line() -> None:
     key = ("train", "all", "flops_matrix")
     points = [Point(length, n, {key: 3 * length + n * (5 + 7 * length)}) for length in (10, 20) for n in (1, 2, 4)]
-    table = pd.DataFrame(scaling_columns(points, 100)).set_index("length")
+    columns, doubts = scaling_columns(points, 100)
+    assert doubts == []
+    table = pd.DataFrame(columns).set_index("length")
     assert table["recorded"].to_dict() == {10: True, 20: True, 100: False}
     assert table.loc[100, "fixed"] == pytest.approx(3 * 100)
     assert table.loc[100, "per_sample"] == pytest.approx(5 + 7 * 100)
@@ -129,3 +132,51 @@ def test_a_batch_that_a_task_cannot_double_costs_the_table_alone(run: Run, task_
     (note,) = captured.notes
     assert note.text.startswith("No fixed and per-sample parts: ")
     assert "only four" in note.text
+
+
+def test_a_continued_line_has_the_greater_error() -> None:
+    key = ("train", "all", "flops_matrix")
+    bent = [Point(20, n, {key: value}) for n, value in ((1, 1), (2, 2), (3, 6))]  # error 1/2, as above
+    points = [*(Point(10, n, {key: n}) for n in (1, 2, 3)), *bent]
+    table = pd.DataFrame(scaling_columns(points, 100)[0]).set_index("length")
+    assert table["error"].to_dict() == {10: pytest.approx(0), 20: pytest.approx(0.5), 100: pytest.approx(0.5)}
+
+
+def test_a_kind_that_some_batches_lack_has_no_line() -> None:
+    key, rare = ("a", "all", "calls"), ("b", "all", "calls")
+    points = [Point(None, 4, {key: 3, rare: 5}), Point(None, 8, {key: 3}), Point(None, 16, {key: 3})]
+    columns, doubts = scaling_columns(points, None)
+    assert columns["kind"] == ["a"]
+    assert doubts == ["Steps of the kind b occur at some batch sizes only: table scaling has no line."]
+
+
+def test_kinds_are_fitted_in_their_own_samples() -> None:
+    key, own = ("a", "all", "calls"), ("b", "all", "calls")
+    points = [Point(None, n, {key: 2 * n, own: 30 * n}, {"b": 10 * n}) for n in (1, 2, 4)]
+    table = pd.DataFrame(scaling_columns(points, None)[0]).set_index("kind")
+    assert table["per_sample"].to_dict() == {"a": pytest.approx(2), "b": pytest.approx(3)}
+    assert table.loc["b", "samples"] == [10, 20, 40]
+
+
+@pytest.mark.parametrize("unrolled", [(3, 3), (3,), (0, 4), (-2, 2)])
+def test_lengths_that_make_no_line_are_refused(unrolled: tuple[int, ...]) -> None:
+    class Wrong(Unrolled):
+        pass
+
+    Wrong.unrolled = unrolled  # type: ignore[assignment]
+    with pytest.raises(UsageError, match=r"Task\.unrolled is .* not two different lengths"):
+        capture(Wrong(), Request(passes=["operators"], preset="paper"))
+
+
+def test_what_was_continued_stands_in_the_summary() -> None:
+    from wcbench import record
+
+    captured = capture(Unrolled(), Request(passes=["operators"], preset="paper"))
+    made = record.new_profile(
+        task="u", variant=None, suites=(), machine={}, command=(), passes=captured.passes, tables=captured.tables,
+        notes=(),
+    )  # fmt: skip
+    found = made.view("summary")["complexity"]["continued"]
+    assert (found["counted_length"], found["length"]) == (8, 50)
+    assert found["flops_matrix_step"] == 2 * 50 * 2 * (3 * 5 + 5 * 5)  # two samples
+    assert found["flops_matrix_forward_per_sample"] == pytest.approx(50 * 2 * (3 * 5 + 5 * 5))

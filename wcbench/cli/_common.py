@@ -72,8 +72,8 @@ def parse_settings(pairs: list[str]) -> dict[str, str]:
 
 
 def parse_list(text: str) -> list[str]:
-    """Comma-separated words."""
-    return [word.strip() for word in text.split(",") if word.strip()]
+    """Comma-separated words, each once."""
+    return list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
 def parse_numbers(option: str, text: str | None) -> list[int] | None:

@@ -80,7 +80,11 @@ def profile(
     ] = None,
     ids: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Take the ids of sparse tables from a file: .npy, .csv.", show_default=False),
+        typer.Option(
+            metavar="FILE",
+            help="Take the ids of sparse tables from a file: .npy, .csv or .txt (docs/locality.md).",
+            show_default=False,
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of the task, e.g. seq=512.")
@@ -112,7 +116,7 @@ def profile(
     knobs = {
         "batch_size": parse_numbers("--batch-size", batch_size),
         "sequence_length": parse_numbers("--sequence-length", sequence_length),
-        "precision": parse_list(precision) or ["fp32"],
+        "precision": parse_list(precision) or [precision],
     }
     extra = {"zipf": zipf, "ids": ids}
     options = {

@@ -16,8 +16,8 @@ def show(
         str | None,
         typer.Argument(
             metavar="[SECTION]",
-            help="overview, hotspots, categories, steps, complexity, operators, modules, memory, roofline, "
-            "primitives, power, notes or provenance.",
+            help="overview, hotspots, categories, steps, complexity, scaling, operators, modules, memory, lookups, "
+            "roofline, primitives, power, notes or provenance.",
         ),
     ] = None,
     rows: Annotated[int, typer.Option(help="Rows of a table to show.", min=1)] = 20,
