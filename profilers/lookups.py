@@ -50,11 +50,17 @@ def _columns(task: Task, config: Config, outcome: Outcome, sizes: Mapping[str, i
     rows: list[dict[str, Any]] = []
     asked_for = getattr(config.settings, "zipf", None)
     for exponent in (None, *(e for e in EXPONENTS if e != asked_for)):
+        drawn = 0
         for step in range(steps):
+            ids = task.lookups(config, step, exponent)
+            drawn += sum(map(len, ids.values()))
+            if drawn > MOST_IDS and step >= _FEWEST:
+                break  # a kind of step that looks up far more than the first
             kind = outcome.kinds[step] if step < len(outcome.kinds) else "train"
             samples = max(1, round(part * outcome.info.kind_samples.get(kind, outcome.info.samples)))
-            ids = _checked(task.lookups(config, step, exponent), sizes)
-            rows += _rows(ids, _law(config.settings, exponent), {"step": step, "kind": kind, "samples": samples})
+            rows += _rows(
+                _checked(ids, sizes), _law(config.settings, exponent), {"step": step, "kind": kind, "samples": samples}
+            )
     notes = [] if part == 1 else [f"Look-ups are drawn for {part:.3g} of a step's samples."]
     return {name: [row[name] for row in rows] for name in rows[0]}, notes
 

@@ -106,8 +106,11 @@ def _kinds(summary: Summary, part: Mapping[str, Any]) -> Iterator[Table]:
     yield Table("complexity-kinds", caption, columns, cells, more=show_command(summary, "complexity"))
 
 
+_FORWARD = "matrix class, forward phase of the step; `wcbench list` counts each model once"
+
+
 def _per_sample(part: Mapping[str, Any]) -> Iterator[Fact]:
-    yield Fact("Forward, per sample", part.get("flops_matrix_forward_per_sample"), "si", "FLOP", "matrix class")
+    yield Fact("Forward, per sample", part.get("flops_matrix_forward_per_sample"), "si", "FLOP", _FORWARD)
     yield Fact("The same in MAC", part.get("macs_forward_per_sample"), "si", "MAC", "1 MAC = 2 FLOP")
 
 
