@@ -108,7 +108,8 @@ def fit(samples: Sequence[int], values: Sequence[int]) -> tuple[float, float, fl
     fixed = 0.0 if abs(fixed) < least else fixed
     slope = 0.0 if abs(slope) * float(x.max()) < least else slope
     off = np.abs(fixed + slope * x - y)
-    return fixed, slope, float((off / np.maximum(np.abs(y), 1.0)).max())
+    error = float((off / np.maximum(np.abs(y), 1.0)).max())
+    return fixed, slope, error if error > _DUST else 0.0
 
 
 def _fitted(key: Key, length: int | None, points: Sequence[Point]) -> dict[str, Any]:

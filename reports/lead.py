@@ -124,8 +124,7 @@ def _step(part: Mapping[str, Any]) -> str:
     kinds = sorted(rows(part.get("kinds")), key=lambda row: -float(row.get("share") or 0))
     if len(kinds) < 2:
         return "a step"
-    most = f"{fmt.share(kinds[0].get('share'))} {kinds[0].get('kind')}"
-    return f"an average step of {len(kinds)} kinds ({most})"
+    return f"in an average step, {fmt.share(kinds[0].get('share'))} of them {kinds[0].get('kind')}"
 
 
 def _live(summary: Summary, part: Mapping[str, Any]) -> str:

@@ -106,7 +106,7 @@ def _kinds(summary: Summary, part: Mapping[str, Any]) -> Iterator[Table]:
     yield Table("complexity-kinds", caption, columns, cells, more=show_command(summary, "complexity"))
 
 
-_FORWARD = "matrix class, forward phase of the step; `wcbench list` counts each model once"
+_FORWARD = "matrix class, forward phase of the step; wcbench list counts each model once"
 
 
 def _per_sample(part: Mapping[str, Any]) -> Iterator[Fact]:

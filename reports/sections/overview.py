@@ -51,12 +51,16 @@ def _results(summary: Summary) -> Iterator[Fact]:
     if complexity:
         hint = f"preset {complexity.get('preset')}, batch {complexity.get('batch_size')}"
         yield Fact("Parameters", complexity.get("params_total"), "si", hint=f"preset {complexity.get('preset')}")
-        yield Fact("Matrix work a step", complexity.get("flops_matrix_step"), "si", "FLOP", f"{hint}; 1 MAC = 2 FLOP")
-        yield Fact("All work a step", complexity.get("flops_all_step"), "si", "FLOP", hint)
+        whole = mapping(complexity.get("continued")) or complexity
+        if whole is not complexity:
+            hint += f"; continued from length {whole.get('counted_length')} to {whole.get('length')}"
+        step = "an average step" if len(rows(complexity.get("kinds"))) > 1 else "a step"
+        yield Fact(f"Matrix work {step}", whole.get("flops_matrix_step"), "si", "FLOP", f"{hint}; 1 MAC = 2 FLOP")
+        yield Fact(f"All work {step}", whole.get("flops_all_step"), "si", "FLOP", hint)
     model = mapping(summary.get("memory"))
     if model:
         hint = f"preset {model.get('preset')}, batch {model.get('batch_size')}; tensors alive at once"
-        yield Fact("Live bytes, peak", model.get("peak_bytes"), "bytes", hint=hint)
+        yield Fact("Live bytes, peak", _peak(complexity, model), "bytes", hint=hint)
 
 
 def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
@@ -83,3 +87,10 @@ def device_name(summary: Summary, device: Any) -> str:
         return fmt.prose(mapping(gpu).get("name") or "") if isinstance(gpu, Mapping) else fmt.prose(gpu)
     cpu = machine.get("cpu")
     return fmt.prose(mapping(cpu).get("model") or "") if isinstance(cpu, Mapping) else fmt.prose(cpu or "")
+
+
+def _peak(complexity: Mapping[str, Any], model: Mapping[str, Any]) -> Any:
+    """The greatest of all kinds of steps; at the preset's own length where it was counted at a shorter one."""
+    continued = mapping(complexity.get("continued")).get("peak_bytes")
+    peaks = [continued, *mapping(model.get("peak_kinds")).values(), model.get("peak_bytes")]
+    return continued or max((peak for peak in peaks if peak is not None), default=None)
