@@ -131,5 +131,10 @@ def bare_median_ns(profile: Profile, passname: str) -> float | None:
 
 
 def _overhead(rows: pd.DataFrame, measured: pd.DataFrame) -> float | None:
-    bare = rows.loc[rows["role"] == "bare", "duration_ns"]
-    return None if bare.empty else float(measured["duration_ns"].median() / bare.median())
+    """Of the kind with most bare steps among those measured: steps of two kinds say nothing of an instrument."""
+    bare = rows[(rows["role"] == "bare") & rows["kind"].astype(str).isin(set(measured["kind"].astype(str)))]
+    if bare.empty:
+        return None
+    kind = bare["kind"].astype(str).mode().iloc[0]
+    with_it, without = (table.loc[table["kind"].astype(str) == kind, "duration_ns"] for table in (measured, bare))
+    return float(with_it.median() / without.median())

@@ -132,3 +132,16 @@ def test_records_of_version_2_count_their_last_step() -> None:
     manifest = dataclasses.replace(profile.manifest, passes={"operators": info})
     old = Profile(manifest, {name: profile.arrow(name) for name in profile.tables})
     assert [(step.kind, step.share) for step in recorded_steps(old)] == [("large", 1.0)]
+
+
+def test_overhead_compares_steps_of_one_kind() -> None:
+    import pandas as pd
+
+    from wcbench.analysis.steps import _overhead
+
+    columns = ("role", "kind", "duration_ns")
+    steps = [("bare", "a", 10), ("bare", "a", 10), ("bare", "b", 900), ("measured", "a", 12), ("measured", "b", 990)]
+    rows = pd.DataFrame(steps, columns=list(columns))
+    assert _overhead(rows, rows[rows["role"] == "measured"]) == 1.2
+    none = pd.DataFrame([("bare", "c", 10), ("measured", "a", 12)], columns=list(columns))
+    assert _overhead(none, none[none["role"] == "measured"]) is None
