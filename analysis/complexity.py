@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from wcbench.analysis.recorded import average_samples, mixture
-from wcbench.analysis.source import Source, source
+from wcbench.analysis.source import Source, imported, source
 
 if TYPE_CHECKING:
     from wcbench.record import Profile
@@ -19,7 +19,7 @@ _PASS = "operators"
 
 @dataclass(frozen=True)
 class Complexity:
-    """Size and work of one step of ``samples`` samples, the last that was recorded.
+    """Size and work of one step of ``samples`` samples (None where an imported file tells none), the last recorded.
 
     Where steps differ in kind, ``samples`` and all sums are of an average step: each kind weighs as much as its share
     of all steps of a training, and sums are rounded. ``kinds`` has a row for each kind, in steps of its own.
@@ -28,15 +28,16 @@ class Complexity:
     in full in both, and ``flops_matrix_half`` leaves its masked half out. Bytes are those that each operator alone
     must move, without reuse between operators. ``coverage_calls`` and ``coverage_bytes`` are the shares of calls and
     of bytes for which a formula is known; operators without one stand in ``uncounted`` (columns name, calls).
-    Shared parameters count once; ``params_shared`` is what counting them at each name would add.
+    Shared parameters count once; ``params_shared`` is what counting them at each name would add. An imported stream has
+    no parameters of its own, so their counts are None.
     """
 
     source: Source
-    samples: float
-    params_total: int
-    params_trainable: int
-    params_bytes: int
-    params_shared: int
+    samples: float | None
+    params_total: int | None
+    params_trainable: int | None
+    params_bytes: int | None
+    params_shared: int | None
     flops_matrix: Mapping[str, int]
     flops_matrix_half: int
     flops_all: Mapping[str, int]
@@ -54,6 +55,11 @@ class Complexity:
         return self.flops_matrix.get("forward", 0)
 
     @property
+    def flops_matrix_forward_per_sample(self) -> float | None:
+        """None where the samples are not known."""
+        return self.flops_matrix_forward / self.samples if self.samples else None
+
+    @property
     def flops_matrix_step(self) -> int:
         return sum(self.flops_matrix.values())
 
@@ -66,15 +72,20 @@ class Complexity:
         return self.operators.copy()
 
     def __repr__(self) -> str:
-        per_sample = self.flops_matrix_forward / self.samples
+        per_sample = self.flops_matrix_forward_per_sample
+        sample = "" if per_sample is None else f", {per_sample:,.0f} forward a sample"
         coverage = "n/a" if self.coverage_calls is None else f"{self.coverage_calls:.1%}"
         return (
             f"Complexity ({self.source})\n"
-            f"  {self.params_total:,} parameters, {self.params_trainable:,} trainable\n"
-            f"  {self.flops_matrix_step:,} matrix-class FLOP a step, {per_sample:,.0f} forward a sample\n"
+            f"  {_words(self.params_total)} parameters, {_words(self.params_trainable)} trainable\n"
+            f"  {self.flops_matrix_step:,} matrix-class FLOP a step{sample}\n"
             f"  {self.flops_all_step:,} FLOP of all kinds, {self.bytes_read + self.bytes_written:,} bytes moved\n"
             f"  {coverage} of the operator calls have a formula"
         )
+
+
+def _words(count: int | None) -> str:
+    return "n/a" if count is None else f"{count:,}"
 
 
 def complexity(profile: Profile) -> Complexity | None:
@@ -83,8 +94,6 @@ def complexity(profile: Profile) -> Complexity | None:
     if origin is None:
         return None
     operators = mixture(profile)
-    parameters = profile.table("parameters")
-    once = parameters[parameters["shared_with"].isna()]
     covered, share = operators["covered"].astype(bool), operators["share"]
     matrix = _by_phase(operators, "flops_matrix")
     half = _weighted(operators, "flops_matrix_half")
@@ -92,10 +101,7 @@ def complexity(profile: Profile) -> Complexity | None:
     return Complexity(
         source=origin,
         samples=average_samples(profile),
-        params_total=int(once["numel"].sum()),
-        params_trainable=int(once.loc[once["trainable"].astype(bool), "numel"].sum()),
-        params_bytes=int(once["nbytes"].sum()),
-        params_shared=int(parameters["numel"].sum() - once["numel"].sum()),
+        **_parameters(profile),
         flops_matrix=matrix,
         # of an average step each phase is rounded for itself
         flops_matrix_half=sum(matrix.values()) if abs(sum(matrix.values()) - half) <= len(matrix) else half,
@@ -109,6 +115,20 @@ def complexity(profile: Profile) -> Complexity | None:
         operators=_by_name(operators),
         kinds=_by_kind(operators),
     )
+
+
+def _parameters(profile: Profile) -> dict[str, int | None]:
+    """Counts of parameters; None where an imported file has none, since a model without any is not what it had."""
+    table = profile.table("parameters")
+    if table.empty and imported(profile):
+        return dict.fromkeys(("params_total", "params_trainable", "params_bytes", "params_shared"))
+    once = table[table["shared_with"].isna()]
+    return {
+        "params_total": int(once["numel"].sum()),
+        "params_trainable": int(once.loc[once["trainable"].astype(bool), "numel"].sum()),
+        "params_bytes": int(once["nbytes"].sum()),
+        "params_shared": int(table["numel"].sum() - once["numel"].sum()),
+    }
 
 
 def _weighted(rows: pd.DataFrame, column: str) -> int:

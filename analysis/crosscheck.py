@@ -51,7 +51,7 @@ def _has_attention(forward: list[dict[str, Any]]) -> bool:
 def _tokens(forward: list[dict[str, Any]]) -> int:
     """The most ids that one embedding looks up: positions may be looked up once for the whole batch."""
     lookups = [row["inputs"] for row in forward if row["name"] == "aten::embedding"]
-    return max((math.prod(inputs[1]["shape"]) for inputs in lookups), default=0)
+    return max((math.prod(inputs[1]["shape"]) for inputs in lookups if len(inputs) > 1), default=0)
 
 
 def _weights(profile: Profile, forward: list[dict[str, Any]]) -> int:

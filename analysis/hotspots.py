@@ -7,24 +7,38 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from wcbench import kernels
-from wcbench.analysis.source import Source, source
+from wcbench.analysis.executions import COMMUNICATION, sums
+from wcbench.analysis.selection import ALL, MEASURED, Selection, select
+from wcbench.analysis.source import Source, source, timed_pass
 
 if TYPE_CHECKING:
     from wcbench.record import Profile
 
-_PASS = "timeline"
 HOST_TIME, DEVICE_TIME = "operator self time", "kernel time"
+PHASES = ("forward", "backward", "optimizer", "other")
 
 
 @dataclass(frozen=True)
 class Hotspots:
-    """Time by name, per step, longest first.
+    """Time by name, longest first.
 
-    ``rows`` has the columns name, category (full view), paper, time_ns, time_share, calls, all per step; shares are
-    of ``total_ns``. ``of`` says what is added up: operator self time on a CPU host, kernel time on a device.
+    ``rows`` has the columns name, category (full view), paper, time_ns, time_share, calls; shares are of ``total_ns``.
+    ``of`` says what is added up: operator self time on a CPU host, kernel time on a device.
+
+    ``basis`` says of what the figures are:
+
+    - "steps": an average over the measured steps of all ``ranks``, ``rank_steps`` of them, and no more;
+    - "trace": the file marks no steps, so that the whole of it counts as one;
+    - "sums": the file holds sums of a whole run by name, which counts as one step;
+    - "all": nothing is averaged, everything in the record is added up.
+
+    ``coverage`` is the share of all time in the record that lies in the measured steps (None: it has none at all),
+    ``whole_ns`` and ``whole_calls`` are of everything in the record. Waiting (``waiting_calls``, ``waiting_ns``:
+    synchronization that a file lists among a device's work) is in none of these figures.
     """
 
     source: Source
@@ -32,12 +46,26 @@ class Hotspots:
     steps: int
     total_ns: float
     rows: pd.DataFrame
+    basis: str = "steps"
+    ranks: int = 1
+    rank_steps: int = 1
+    coverage: float | None = 1.0
+    whole_ns: float = 0.0
+    whole_calls: int = 0
+    waiting_ns: float = 0.0
+    waiting_calls: int = 0
 
     def to_frame(self) -> pd.DataFrame:
         return self.rows.copy()
 
+    @property
+    def per(self) -> str:
+        """What the figures are per, in words."""
+        words = {"steps": "per step", "trace": "of the whole trace", "sums": "of the whole run", "all": "in all"}
+        return words[self.basis] + (f", mean over {self.ranks} ranks" if self.ranks > 1 and self.basis != ALL else "")
+
     def __repr__(self) -> str:
-        head = f"Hotspots ({self.of}, per step; {self.source}; {len(self.rows)} names)"
+        head = f"Hotspots ({self.of}, {self.per}; {self.source}; {len(self.rows)} names)"
         top = self.rows.head(10)
         triples = zip(top["time_share"], top["time_ns"] / 1e6, top["name"], strict=True)
         lines = [f"  {share:6.1%}  {ms:10.3f} ms  {name}" for share, ms, name in triples]
@@ -49,15 +77,16 @@ class Categories:
     """Shares of the same time by category.
 
     ``paper`` holds AIBench Training's eight, `none of the eight` and `unknown`; ``full`` the refined view. Each sums
-    to 1. ``phases`` splits the time into forward, backward, optimizer and other. ``python_share`` is the share of the
-    step's wall time outside every operator, None where kernels run on a device.
+    to 1. ``phases`` splits the time into forward, backward, optimizer and other; None where a file holds sums by name,
+    which belong to no phase. ``python_share`` is the share of the step's wall time outside every operator, None where
+    kernels run on a device.
     """
 
     source: Source
     of: str
     paper: Mapping[str, float]
     full: Mapping[str, float]
-    phases: Mapping[str, float]
+    phases: Mapping[str, float] | None
     unknown_names: tuple[str, ...]
     python_share: float | None
 
@@ -79,36 +108,72 @@ class Categories:
         return "\n".join([f"Categories (share of {self.of}; {self.source})", *lines])
 
 
-def hotspots(profile: Profile) -> Hotspots | None:
-    """Hotspots of a record, complete; None where it has no timeline."""
-    origin = source(profile, _PASS)
-    frame = _measured(profile)
-    if origin is None or frame is None:
+def hotspots(
+    profile: Profile, *, steps: str = MEASURED, rank: int | None = None, passname: str | None = None
+) -> Hotspots | None:
+    """Hotspots of a record, complete; None where it has no timeline.
+
+    Parameters
+    ----------
+    steps : "measured" for an average over the measured steps, "all" for the sum of everything in the record.
+    rank : one process of a distributed job; None averages over all of them (and with "all" adds them up).
+    passname : the pass whose executions are meant; None for the record's own (`source.timed_pass`).
+
+    Raises UnknownNameError for a rank that has no rows.
+    """
+    passname = passname or timed_pass(profile)
+    origin = source(profile, passname)
+    found = select(profile, passname, steps=steps, rank=rank)
+    if origin is None or found is None:
         return None
-    steps = profile.manifest.passes[_PASS].steps
-    grouped = frame.groupby("name", observed=True)["duration_ns"].agg(["sum", "size"])
-    total = float(grouped["sum"].sum())
-    host = _is_host(frame)
-    found = [kernels.classify(str(name), host=host) for name in grouped.index]
+    rows = _rows(found)
+    return Hotspots(
+        source=origin,
+        of=HOST_TIME if found.host else DEVICE_TIME,
+        steps=profile.manifest.passes[passname].steps if found.basis == "steps" else 1,
+        total_ns=float(rows["time_ns"].sum()),
+        rows=rows,
+        basis=found.basis,
+        ranks=found.ranks,
+        rank_steps=found.divisor,
+        coverage=found.coverage,
+        whole_ns=found.whole_ns,
+        whole_calls=found.whole_calls,
+        waiting_ns=found.waiting_ns,
+        waiting_calls=found.waiting_calls,
+    )
+
+
+def _rows(found: Selection) -> pd.DataFrame:
+    """A row a name; one that a file calls a collective here and not there, and that tells nothing itself, has two."""
+    known = np.array([found.category(i, collective=False).full == COMMUNICATION for i in range(len(found.names))], bool)
+    keys = 2 * found.name + (found.collective & ~known[found.name] if len(known) else found.collective)
+    size = 2 * len(found.names)
+    time, calls = sums(keys, found.time, size), sums(keys, found.calls, size)
+    there = np.flatnonzero(np.bincount(keys, minlength=size))
+    category = [found.category(key // 2, collective=bool(key % 2)) for key in there.tolist()]
+    whole = float(time.sum())
     rows = pd.DataFrame(
         {
-            "name": grouped.index.astype(str),
-            "category": [c.full for c in found],
-            "paper": [c.paper for c in found],
-            "time_ns": grouped["sum"].to_numpy() / steps,
-            "time_share": grouped["sum"].to_numpy() / total if total else 0.0,
-            "calls": grouped["size"].to_numpy() / steps,
+            "name": pd.Series([found.names[key // 2] for key in there.tolist()], dtype="object"),
+            "category": [c.full for c in category],
+            "paper": [c.paper for c in category],
+            "time_ns": time[there] / found.divisor,
+            "time_share": time[there] / whole if whole else 0.0,
+            "calls": calls[there] / found.divisor,
         }
     )
-    rows = rows.sort_values(["time_ns", "name"], ascending=[False, True], ignore_index=True)
-    return Hotspots(origin, HOST_TIME if host else DEVICE_TIME, steps, total / steps, rows)
+    return rows.sort_values(["time_ns", "name"], ascending=[False, True], ignore_index=True)
 
 
-def categories(profile: Profile) -> Categories | None:
-    """Category shares of a record; None where it has no timeline or no time in it."""
-    hot = hotspots(profile)
-    frame = _measured(profile)
-    if hot is None or frame is None or not hot.total_ns:
+def categories(
+    profile: Profile, *, steps: str = MEASURED, rank: int | None = None, passname: str | None = None
+) -> Categories | None:
+    """Category shares of a record; None where it has no timeline or no time in it. Options as `hotspots` has them."""
+    passname = passname or timed_pass(profile)
+    hot = hotspots(profile, steps=steps, rank=rank, passname=passname)
+    found = select(profile, passname, steps=steps, rank=rank)
+    if hot is None or found is None or not hot.total_ns:
         return None
     full = dict.fromkeys([*kernels.FULL, kernels.UNKNOWN], 0.0)
     paper = dict.fromkeys([*kernels.PAPER, kernels.NONE_OF_THE_EIGHT, kernels.UNKNOWN], 0.0)
@@ -116,32 +181,26 @@ def categories(profile: Profile) -> Categories | None:
         for name, share in hot.rows.groupby(column)["time_share"].sum().items():
             view[str(name)] = float(share)
     unknown = hot.rows.loc[hot.rows["category"] == kernels.UNKNOWN, "name"]
-    by_phase = frame.groupby("phase", observed=True)["duration_ns"].sum() / frame["duration_ns"].sum()
-    phases = {phase: float(by_phase.get(phase, 0.0)) for phase in ("forward", "backward", "optimizer", "other")}
-    python = _python_share(profile) if hot.of == HOST_TIME else None
-    return Categories(hot.source, hot.of, paper, full, phases, tuple(unknown), python)
+    python = _python_share(profile, passname) if found.host and found.basis == "steps" else None
+    return Categories(hot.source, hot.of, paper, full, _phases(found), tuple(unknown), python)
 
 
-def _measured(profile: Profile) -> pd.DataFrame | None:
-    """Kernel rows of the timeline's steps, on devices where there are any; None where nothing was recorded."""
-    frame = profile.table("kernels")
-    frame = frame[(frame["pass"] == _PASS) & frame["step"].notna()]
-    on_device = frame["device"] != "cpu"
-    if on_device.any():
-        frame = frame[on_device]
-    return frame if len(frame) else None
+def _phases(found: Selection) -> dict[str, float] | None:
+    if found.phase is None:
+        return None
+    shares = sums(found.phase, found.time, len(found.phases)) / float(found.time.sum())
+    by_phase = dict(zip(found.phases, shares.tolist(), strict=True))
+    return {phase: by_phase.get(phase, 0.0) for phase in PHASES}
 
 
-def _is_host(frame: pd.DataFrame) -> bool:
-    return bool((frame["device"] == "cpu").all())
-
-
-def _python_share(profile: Profile) -> float | None:
-    """Share of the steps' wall time that no operator on the stepping thread covers."""
-    ops, steps = profile.table("ops"), profile.table("steps")
-    wall = steps.loc[(steps["pass"] == _PASS) & (steps["role"] == "measured"), "duration_ns"].sum()
-    ops = ops[(ops["pass"] == _PASS) & ops["step"].notna()]
+def _python_share(profile: Profile, passname: str) -> float | None:
+    """Share of the steps' wall time that no operator on the stepping thread covers; of several ranks their mean."""
+    steps = profile.columns("steps", ["pass", "role", "duration_ns"]).to_pandas()
+    wall = steps.loc[(steps["pass"] == passname) & (steps["role"] == "measured"), "duration_ns"].sum()
+    ops = profile.columns("ops", ["pass", "rank", "thread", "step", "self_ns"]).to_pandas()
+    ops = ops[(ops["pass"] == passname) & ops["step"].notna()]
     if not wall or ops.empty:
         return None
-    busy = ops.groupby("thread")["self_ns"].sum().max()  # the stepping thread does nearly all of the work
+    # the stepping thread does nearly all of the work
+    busy = ops.groupby(["rank", "thread"])["self_ns"].sum().groupby("rank").max().sum()
     return float(max(0.0, 1 - busy / wall))

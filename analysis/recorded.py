@@ -44,10 +44,10 @@ def recorded_steps(profile: Profile) -> list[RecordedStep]:
     return [RecordedStep(str(kind), int(step), shares[kind] / total) for kind, step in last.items()]
 
 
-def average_samples(profile: Profile) -> float:
-    """Samples of an average step: those of each recorded kind, weighed by its share."""
+def average_samples(profile: Profile) -> float | None:
+    """Samples of an average step: those of each recorded kind, weighed by its share; None where a file tells none."""
     info = profile.manifest.passes[_PASS]
-    if not info.kind_samples:
+    if info.samples is None or not info.kind_samples:
         return info.samples
     return sum(step.share * info.kind_samples.get(step.kind, info.samples) for step in recorded_steps(profile))
 

@@ -65,7 +65,9 @@ def continued(profile: Profile) -> dict[str, Any] | None:
     found = scaling(profile)
     if found is None or found.rows["recorded"].all():
         return None
-    info, rows = profile.manifest.passes[_PASS], found.at_preset()
+    info, rows, samples = profile.manifest.passes[_PASS], found.at_preset(), average_samples(profile)
+    if info.samples is None or samples is None:  # nothing to continue to
+        return None
     steps = recorded_steps(profile)
     at: dict[tuple[str, str, str], float] = {
         (row["kind"], row["phase"], row["quantity"]): row["fixed"]
@@ -81,7 +83,7 @@ def continued(profile: Profile) -> dict[str, Any] | None:
         "counted_length": int(found.rows.loc[found.rows["recorded"].astype(bool), "length"].max()),
         "length": int(rows["length"].iloc[0]),
         "flops_matrix_forward": forward,
-        "flops_matrix_forward_per_sample": forward / average_samples(profile),
+        "flops_matrix_forward_per_sample": forward / samples,
         "flops_matrix_step": average(WHOLE_STEP, "flops_matrix"),
         "flops_all_step": average(WHOLE_STEP, "flops_all"),
         "bytes_read": average(WHOLE_STEP, "bytes_read"),

@@ -11,15 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """The pass behind a result. A result never goes without it: batch and preset change every number."""
+    """The pass behind a result. A result never goes without it: batch and preset change every number.
+
+    An imported file may tell neither: then they are None.
+    """
 
     passname: str
-    preset: str
-    batch_size: int
+    preset: str | None
+    batch_size: int | None
     device: str
     tensors: str
 
-    def to_dict(self) -> dict[str, str | int]:
+    def to_dict(self) -> dict[str, str | int | None]:
         return {
             "pass": self.passname,
             "preset": self.preset,
@@ -28,8 +31,28 @@ class Source:
         }
 
     def __str__(self) -> str:
-        fake = ", fake tensors" if self.tensors == "fake" else ""
-        return f"pass {self.passname}, preset {self.preset}, batch {self.batch_size}, {self.device}{fake}"
+        words = [
+            f"pass {self.passname}",
+            "" if self.preset is None else f"preset {self.preset}",
+            "" if self.batch_size is None else f"batch {self.batch_size}",
+            self.device,
+            "fake tensors" if self.tensors == "fake" else "",
+        ]
+        return ", ".join(word for word in words if word)
+
+
+def imported(profile: Profile) -> bool:
+    """Whether the record was read from foreign files: what these do not tell is unknown, not 0."""
+    return profile.manifest.source is not None
+
+
+def timed_pass(profile: Profile) -> str:
+    """The pass whose kernels are looked at: the timeline; of an imported record without one, that of its counters,
+    whose files list single executions with their durations too."""
+    passes = profile.manifest.passes
+    if imported(profile) and "timeline" not in passes and "counters" in passes:
+        return "counters"
+    return "timeline"
 
 
 def source(profile: Profile, passname: str) -> Source | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from wcbench.analysis.selection import unmarked
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -24,20 +25,22 @@ LEAST_OVERHEAD = 0.95
 class StepTimes:
     """Times of the measured steps of one pass, in nanoseconds; warm-up and bare steps are not in them.
 
-    Where steps differ in kind, ``samples`` is of an average step, and losses are of the kind with most steps in a
-    training; ``by_kind`` has each kind's times, ``shares`` its share of all steps. ``overhead`` is the median step with
+    Where steps differ in kind, ``samples`` is of an average step (None where an imported file tells none), and losses
+    are of the kind with most steps in a training; of several ``ranks`` the steps of all are here. ``by_kind`` has each
+    kind's times, ``shares`` its share of all steps. ``overhead`` is the median step with
     the instrument over the median step without it in the same pass; 1 for `timing`, which has no instrument, and None
     where a pass timed no bare steps.
     """
 
     source: Source
-    samples: float
+    samples: float | None
     durations_ns: tuple[int, ...]
     overhead: float | None
     loss_first: float | None
     loss_last: float | None
     by_kind: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
+    ranks: int = 1
 
     @property
     def quartiles_ns(self) -> tuple[float, float, float]:
@@ -63,48 +66,60 @@ class StepTimes:
         return max((high - low) / middle if middle else 0.0 for low, middle, high in ranges)
 
     @property
-    def samples_per_s(self) -> float:
-        """By the median step."""
-        return self.samples / (self.median_ns / 1e9)
+    def samples_per_s(self) -> float | None:
+        """By the median step, of one process; None without samples or time."""
+        return self.samples / (self.median_ns / 1e9) if self.samples and self.median_ns else None
 
     def to_frame(self) -> pd.DataFrame:
         return pd.DataFrame({"duration_ns": self.durations_ns})
 
     def __repr__(self) -> str:
         low, middle, high = (value / 1e6 for value in self.quartiles_ns)
+        rate = "" if self.samples_per_s is None else f", {self.samples_per_s:.4g} samples/s"
+        several = f" of {self.ranks} ranks" if self.ranks > 1 else ""
         return (
-            f"{len(self.durations_ns)} steps: median {middle:.3g} ms (quartiles {low:.3g} to {high:.3g}), "
-            f"{self.samples_per_s:.4g} samples/s ({self.source})"
+            f"{len(self.durations_ns)} steps{several}: median {middle:.3g} ms (quartiles {low:.3g} to {high:.3g})"
+            f"{rate} ({self.source})"
         )
 
 
 def step_times(profile: Profile) -> dict[str, StepTimes]:
-    """Step times by pass, for every pass that timed steps."""
+    """Step times by pass, for every pass that timed steps; a trace without marks of steps timed none."""
     table = profile.table("steps")
     found = {}
     for name in profile.manifest.passes:
         rows = table[table["pass"] == name]
         measured = rows[rows["role"] == "measured"]
         origin = source(profile, name)
-        if measured.empty or origin is None:
+        if measured.empty or origin is None or unmarked(profile, name):
             continue
         shares = _shares(profile, name, measured)
         kinds = {kind: measured[measured["kind"].astype(str) == kind] for kind in shares}
         largest = kinds[max(shares, key=lambda kind: shares[kind])]
         losses = [None if pd.isna(loss) else float(loss) for loss in largest["loss"]]
-        samples = {kind: int(steps["samples"].iloc[0]) for kind, steps in kinds.items()}
-        several = len(set(samples.values())) > 1
         found[name] = StepTimes(
             source=origin,
-            samples=sum(share * samples[kind] for kind, share in shares.items()) if several else max(samples.values()),
+            samples=_samples(kinds, shares),
             durations_ns=tuple(int(ns) for ns in measured["duration_ns"]),
             overhead=1.0 if name == "timing" else _overhead(rows, measured),
             loss_first=losses[0],
             loss_last=losses[-1],
             by_kind={kind: tuple(int(ns) for ns in steps["duration_ns"]) for kind, steps in kinds.items()},
             shares=shares,
+            ranks=int(measured["rank"].nunique()),
         )
     return found
+
+
+def _samples(kinds: Mapping[str, pd.DataFrame], shares: Mapping[str, float]) -> float | None:
+    """Samples of an average step; None where a kind of step does not tell its own."""
+    told = {kind: steps["samples"].iloc[0] for kind, steps in kinds.items()}
+    if any(pd.isna(samples) for samples in told.values()):
+        return None
+    counts = {kind: int(samples) for kind, samples in told.items()}
+    if len(set(counts.values())) == 1:
+        return max(counts.values())
+    return sum(share * counts[kind] for kind, share in shares.items())
 
 
 def _quartiles(durations: Sequence[int]) -> tuple[float, float, float]:

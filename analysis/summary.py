@@ -12,26 +12,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from wcbench.analysis.activity import activity
 from wcbench.analysis.complexity import Complexity, complexity
+from wcbench.analysis.convergence import convergence
 from wcbench.analysis.crosscheck import six_n
-from wcbench.analysis.hotspots import categories, hotspots
+from wcbench.analysis.foreign import allocations_block, counters_block
+from wcbench.analysis.gates import gates
+from wcbench.analysis.hotspots import Hotspots, categories, hotspots
 from wcbench.analysis.locality import Locality
 from wcbench.analysis.lookups import lookups
 from wcbench.analysis.memory import MemoryAccess, memory
 from wcbench.analysis.modules import Modules, modules
 from wcbench.analysis.noise import noise, unresolved_overheads
+from wcbench.analysis.ops import ops
 from wcbench.analysis.primitives import primitives
 from wcbench.analysis.roofline import Roofline, profile_roofline
 from wcbench.analysis.scaling import continued, scaling
-from wcbench.analysis.source import source
+from wcbench.analysis.selection import ALL, unmarked
+from wcbench.analysis.source import imported, source
 from wcbench.analysis.steps import StepTimes, step_times
 from wcbench.analysis.telemetry import measured_memory, power
+from wcbench.analysis.totals import totals
 from wcbench.record import Note
 
 if TYPE_CHECKING:
     from wcbench.record import Profile
 
 SCHEMA = "wcbench.profile/1"
+_WHOLE_ROWS = 20
+_OPS_ROWS = 200
 _LIVE_POINTS = 400  # of the curve of live bytes; a figure shows no more
 
 
@@ -41,7 +50,7 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
     steps = step_times(profile)
     accessed, work = memory(profile), complexity(profile)
     roof, no_roof = profile_roofline(profile, on, _pairs(accessed))
-    result = {
+    result: dict[str, Any] = {
         "schema": SCHEMA,
         "run": None if profile.path is None else str(profile.path),
         "task": manifest.task,
@@ -51,6 +60,9 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "command": list(manifest.command),
         "wcbench": manifest.wcbench,
         "machine": dict(manifest.machine),
+        "source": None if manifest.source is None else dict(manifest.source),
+        "losses": [dataclasses.asdict(loss) for loss in manifest.losses],
+        "tables": dict(manifest.tables),
         "notes": [dataclasses.asdict(note) for note in [*notes(profile), *_doubts(accessed, no_roof)]],
         "noise": [text for _, text in noise(profile)],
         "passes": {name: _pass(profile, name, steps.get(name)) for name in manifest.passes},
@@ -67,6 +79,13 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "measured_memory": _measured_memory(profile),
         "power": _power(profile),
         "primitives": _primitives(profile),
+        "gates": gates(profile).to_dict(),
+        "activity": _as_dict(activity(profile)),
+        "ops": _ops(profile),
+        "totals": _as_dict(totals(profile)),
+        "counters": counters_block(profile),
+        "convergence": _as_dict(convergence(profile)),
+        "allocations": allocations_block(profile),
     }
     plain: dict[str, Any] = _plain(result)
     return plain
@@ -93,6 +112,7 @@ def _pass(profile: Profile, name: str, times: StepTimes | None) -> dict[str, Any
         "step_ms_q1": low,
         "step_ms_q3": high,
         "samples_per_s": times.samples_per_s if times else None,
+        "ranks": times.ranks if times else None,
         "loss_first": times.loss_first if times else None,
         "loss_last": times.loss_last if times else None,
         "overhead": times.overhead if times else None,
@@ -100,19 +120,19 @@ def _pass(profile: Profile, name: str, times: StepTimes | None) -> dict[str, Any
 
 
 def _steps(profile: Profile) -> dict[str, Any] | None:
-    """Every step of the timing pass, warm-up included."""
-    origin, table = source(profile, "timing"), profile.table("steps")
-    table = table[table["pass"] == "timing"]
-    if origin is None or table.empty:
+    """Every step of the timing pass, warm-up included; of an imported record, of its timeline."""
+    name = "timeline" if imported(profile) else "timing"
+    origin, table = source(profile, name), profile.table("steps")
+    table = table[table["pass"] == name]
+    if origin is None or table.empty or unmarked(profile, name):
         return None
-    rows = table[["index", "role", "kind", "duration_ns", "loss"]]
+    rows = table[["rank", "index", "role", "kind", "duration_ns", "loss"]]
     return {**origin.to_dict(), "rows": rows.to_dict("records")}
 
 
 def _complexity(profile: Profile, found: Complexity | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    forward = found.flops_matrix_forward / found.samples
     return {
         **found.source.to_dict(),
         "tensors": found.source.tensors,
@@ -121,15 +141,7 @@ def _complexity(profile: Profile, found: Complexity | None) -> dict[str, Any] | 
         "params_trainable": found.params_trainable,
         "params_bytes": found.params_bytes,
         "params_shared": found.params_shared,
-        "flops_matrix_forward": found.flops_matrix_forward,
-        "flops_matrix_backward": found.flops_matrix.get("backward", 0),
-        "flops_matrix_step": found.flops_matrix_step,
-        "flops_matrix_step_causal_half": found.flops_matrix_half,
-        "flops_all_forward": found.flops_all.get("forward", 0),
-        "flops_all_backward": found.flops_all.get("backward", 0),
-        "flops_all_step": found.flops_all_step,
-        "flops_matrix_forward_per_sample": forward,
-        "macs_forward_per_sample": forward / 2,
+        **_flops(found),
         "bytes_read": found.bytes_read,
         "bytes_written": found.bytes_written,
         "operator_calls": found.operator_calls,
@@ -139,6 +151,23 @@ def _complexity(profile: Profile, found: Complexity | None) -> dict[str, Any] | 
         "kinds": found.kinds.to_dict("records"),
         "continued": continued(profile),
     }
+
+
+def _flops(found: Complexity) -> dict[str, float | None]:
+    forward = found.flops_matrix_forward_per_sample
+    counts = {
+        "flops_matrix_forward": found.flops_matrix_forward,
+        "flops_matrix_backward": found.flops_matrix.get("backward", 0),
+        "flops_matrix_step": found.flops_matrix_step,
+        "flops_matrix_step_causal_half": found.flops_matrix_half,
+        "flops_all_forward": found.flops_all.get("forward", 0),
+        "flops_all_backward": found.flops_all.get("backward", 0),
+        "flops_all_step": found.flops_all_step,
+        "flops_matrix_forward_per_sample": forward,
+        "macs_forward_per_sample": None if forward is None else forward / 2,
+    }
+    # where no formula covers any call, the work is unknown and not 0
+    return dict.fromkeys(counts) if found.operator_calls and not found.coverage_calls else counts
 
 
 def _scaling(profile: Profile) -> dict[str, Any] | None:
@@ -167,8 +196,32 @@ def _hotspots(profile: Profile) -> dict[str, Any] | None:
         "of": found.of,
         "steps": found.steps,
         "total_ns": found.total_ns,
+        "basis": found.basis,
+        "ranks": found.ranks,
+        "rank_steps": found.rank_steps,
+        "coverage": found.coverage,
+        "waiting_calls": found.waiting_calls,
+        "waiting_ns": found.waiting_ns,
+        "whole": _whole(profile, found),
         "rows": found.rows.to_dict("records"),
     }
+
+
+def _whole(profile: Profile, found: Hotspots) -> dict[str, Any]:
+    """Everything in the record, in steps or not: so that what no step holds is not lost from sight."""
+    every = hotspots(profile, steps=ALL)
+    rows = [] if every is None else every.rows.head(_WHOLE_ROWS).to_dict("records")
+    return {"calls": found.whole_calls, "total_ns": found.whole_ns, "rows": rows}
+
+
+def _ops(profile: Profile) -> dict[str, Any] | None:
+    found = ops(profile)
+    return None if found is None else found.to_dict(_OPS_ROWS)
+
+
+def _as_dict(found: Any) -> dict[str, Any] | None:
+    plain: dict[str, Any] | None = None if found is None else found.to_dict()
+    return plain
 
 
 def _categories(profile: Profile) -> dict[str, Any] | None:
@@ -182,7 +235,7 @@ def _categories(profile: Profile) -> dict[str, Any] | None:
         "full": dict(found.full),
         "unknown_share": found.unknown_share,
         "unknown_names": list(found.unknown_names),
-        "phases": dict(found.phases),
+        "phases": None if found.phases is None else dict(found.phases),
         "python_share": found.python_share,
     }
 

@@ -83,7 +83,7 @@ def _counted(profile: Profile) -> dict[str, Any]:
     if work is None or moved is None:
         return {}
     return {
-        "flops_matrix_forward_per_sample": work.flops_matrix_forward / work.samples,
+        "flops_matrix_forward_per_sample": work.flops_matrix_forward_per_sample,
         "flops_step": work.flops_all_step,
         "bytes_step": work.bytes_read + work.bytes_written,
         "peak_bytes": moved.live.peak_bytes,

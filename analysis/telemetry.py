@@ -85,7 +85,7 @@ def power(profile: Profile) -> Power | None:
         return None
     steps = profile.table("steps")
     timed = steps[(steps["pass"] == "timing") & (steps["role"] == "measured")]
-    samples = int(timed["samples"].sum())
+    samples = 0 if timed["samples"].isna().any() else int(timed["samples"].sum())  # 0: energy per sample is not known
     rows = [_device_row(device, table[table["device"] == device], samples) for device in sorted(set(table["device"]))]
     return Power(origin, pd.DataFrame(rows))
 

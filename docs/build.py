@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/ from the code: commands, record, categories, passes, tasks.
+"""Write the generated pages of docs/ from the code: commands, record, categories, passes, tasks, formats.
 
 `make docs` runs it; `tests/test_docs.py` fails when a page is not what the code says.
 """
@@ -231,12 +231,38 @@ def _suite(suite: Suite) -> str:
     return "\n".join(lines)
 
 
+def formats() -> str:
+    """Every foreign format, in the order in which files are tried."""
+    import inspect
+
+    from wcbench.profilers.readers import READERS
+
+    parts = [
+        "# Formats that `wcbench import` reads\n",
+        "A file's format is told by its content; `--format NAME` names it where that is not wanted. Plain files, gzip, "
+        "bzip2 and xz, tar and zip archives, and whole folders are taken; files of one import are one record, ranks of "
+        "a job its column `rank`.\n",
+        "What is damaged is mended or skipped, and told: `wcbench show RUN losses`, `losses` of `--json` (what, why, "
+        "how many, at which byte). A file that is not what it seems, or holds nothing, is refused with the reason.\n",
+        "| `--format` | reads |",
+        "|---|---|",
+    ]
+    readers = [(row.name, READERS.load(row.name)) for row in READERS]
+    parts += [f"| `{name}` | {found.title} |" for name, found in readers]
+    for name, found in readers:
+        text = inspect.cleandoc(found.__doc__) if "__doc__" in vars(found) and found.__doc__ else ""
+        if text:
+            parts += ["", f"## {name}\n", text]
+    return "\n".join(parts) + "\n"
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands,
     "record.md": record,
     "categories.md": categories,
     "passes.md": passes,
     "tasks.md": tasks,
+    "formats.md": formats,
 }
 
 

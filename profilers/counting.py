@@ -94,7 +94,9 @@ def _points(
 
 
 def _point(length: int | None, outcome: Outcome, collector: Operators) -> Point:
-    return Point(length, outcome.info.samples, collector.totals, outcome.info.kind_samples)
+    samples = outcome.info.samples
+    assert samples is not None  # only an imported file does not tell
+    return Point(length, samples, collector.totals, outcome.info.kind_samples)
 
 
 def _shortened(task: Task, lengths: tuple[int | None, ...], target: int, scaling: bool) -> str:

@@ -6,9 +6,11 @@ are integer nanoseconds on one clock.
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,8 @@ PHASES = (FORWARD, BACKWARD, OPTIMIZER, OTHER)
 STEP_MARK = "wcbench.step#"
 FORWARD_MARK = "wcbench.forward"
 _BACKWARD_NODE = "autograd::engine::evaluate_function"
+# Nodes of autograd by their own names, which traces of before torch 1.9 give alone: AddmmBackward, MulBackward0.
+_NODE = re.compile(r"(?:torch::autograd::(?:AccumulateGrad|CopyBackwards)|[A-Z]\w*Backward\d*)")
 _OPTIMIZER_MARK = "Optimizer.step#"
 _ZERO_GRAD_MARK = "Optimizer.zero_grad#"
 
@@ -47,7 +51,8 @@ class HostEvents:
     """What happened on the host, one array entry an event, in any order.
 
     ``mark`` tells annotations (of the profiler, the optimizer, the user) from operator calls; ``sequence`` is
-    autograd's number, negative where the call records nothing for a backward pass.
+    autograd's number, negative where the call records nothing for a backward pass; ``backward`` tells calls of which
+    the profiler itself says that they are of a backward pass (None where it never does).
     """
 
     name: Sequence[str]
@@ -56,6 +61,7 @@ class HostEvents:
     start: Ints
     end: Ints
     sequence: Ints
+    backward: NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -66,7 +72,8 @@ class Nesting:
     """How calls contain each other on their threads.
 
     ``order`` sorts events by thread and time, parents before children; the other arrays are aligned to the events:
-    ``parent`` (-1 for a root), ``depth`` from 0, ``self_ns`` (own time without children, never negative).
+    ``parent`` (-1 for a root), ``depth`` from 0, ``self_ns`` (own time without children, never negative), ``end`` (the
+    event's end, cut to its parent's).
     ``clipped`` counts events cut to their parent's end, and ``clipped_ns`` by how much in all.
     """
 
@@ -74,6 +81,7 @@ class Nesting:
     parent: Ints
     depth: Ints
     self_ns: Ints
+    end: Ints
     clipped: int
     clipped_ns: int
 
@@ -84,72 +92,124 @@ def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
     A child that outlives its parent (traces cut times to microseconds, pytorch issue 101861) is cut to the parent's
     end, so that self times are never negative and add up to the roots' durations.
     """
-    n = len(start)
-    order = np.lexsort((np.arange(n), -end, start, thread))
-    parent, depth = np.full(n, -1, np.int64), np.zeros(n, np.int64)
-    last = end.copy()  # ends after cutting
-    stack: list[int] = []
-    clipped_ns = clipped = 0
-    starts, ends, threads = start.tolist(), end.tolist(), thread.tolist()
-    for i in order.tolist():
-        while stack and (threads[stack[-1]] != threads[i] or ends[stack[-1]] <= starts[i]):
-            stack.pop()
-        if stack:
-            top = stack[-1]
-            parent[i], depth[i] = top, len(stack)
-            if ends[i] > ends[top]:
-                clipped, clipped_ns = clipped + 1, clipped_ns + ends[i] - ends[top]
-                ends[i] = ends[top]
-                last[i] = ends[top]
-        stack.append(i)
-    own = last - start
+    order = np.lexsort((-end, start, thread))
+    parents, depths, last = _sweep(thread[order], start[order], end[order])
+    n = len(order)
+    parent, depth, ends = (np.empty(n, np.int64) for _ in range(3))
+    parent[order] = np.where(parents >= 0, order[parents], -1) if n else parents
+    depth[order], ends[order] = depths, last
+    own = ends - start
     inside = parent >= 0
-    np.subtract.at(own, parent[inside], (last - start)[inside])
-    return Nesting(order, parent, depth, own, clipped, clipped_ns)
+    np.subtract.at(own, parent[inside], (ends - start)[inside])
+    cut = end - ends
+    return Nesting(order, parent, depth, own, ends, int((cut > 0).sum()), int(cut.sum()))
+
+
+def _sweep(threads: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
+    """Parents (as positions), depths and cut ends of events that are in order."""
+    n = len(starts)
+    parents, depths, last = [-1] * n, [0] * n, ends.tolist()
+    borders = [0, *(np.flatnonzero(np.diff(threads)) + 1).tolist(), n]
+    for first, end in itertools.pairwise(borders):
+        _sweep_thread(starts[first:end].tolist(), last, parents, depths, first)
+    return _array(parents), _array(depths), _array(last)
+
+
+def _sweep_thread(starts: list[int], ends: list[int], parents: list[int], depths: list[int], first: int) -> None:
+    """The same for one thread, whose events begin at ``first``; fills the lists."""
+    calls: list[int] = []  # open ones, and when they end
+    until: list[int] = []
+    for i, start in enumerate(starts, first):
+        end = ends[i]
+        while until and until[-1] <= start:
+            until.pop()
+            calls.pop()
+        if until:
+            parents[i] = calls[-1]
+            depths[i] = len(calls)
+            if end > until[-1]:
+                end = ends[i] = until[-1]
+        calls.append(i)
+        until.append(end)
+
+
+def _array(values: list[int]) -> Ints:
+    return np.array(values, dtype=np.int64)
+
+
+_NONE = -1
+_FORWARD, _BACKWARD, _OPTIMIZER, _OTHER = range(len(PHASES))
 
 
 def phases(events: HostEvents, nesting: Nesting) -> list[str]:
-    """The phase of each event: backward inside an autograd node, optimizer inside its step, forward where a module
-    runs or autograd records, other elsewhere (zero_grad, clipping, what a step does under no_grad)."""
-    found: list[str | None] = [None] * len(events)
-    parents, sequences, marks = nesting.parent.tolist(), events.sequence.tolist(), events.mark.tolist()
-    for i in nesting.order.tolist():
-        above = found[parents[i]] if parents[i] >= 0 else None
-        found[i] = _phase(events.name[i], marks[i], sequences[i], above)
-    return [phase or OTHER for phase in found]
+    """The phase of each event, as a word: see `phase_codes`."""
+    return [PHASES[code] for code in phase_codes(events, nesting).tolist()]
 
 
-def _phase(name: str, mark: bool, sequence: int, above: str | None) -> str | None:
-    if above == BACKWARD or name.startswith(_BACKWARD_NODE):
-        return BACKWARD
-    if mark:
-        if name.startswith(_OPTIMIZER_MARK):
-            return OPTIMIZER
-        if name.startswith(_ZERO_GRAD_MARK):
-            return OTHER
-        return FORWARD if name == FORWARD_MARK else above
-    # an optimizer may call the model again (LBFGS); what autograd records there is forward all the same. zero_grad
-    # (the only OTHER that is inherited) leaves autograd on too, but records nothing that a backward pass would use.
-    return FORWARD if sequence >= 0 and above != OTHER else above
+def phase_codes(events: HostEvents, nesting: Nesting) -> NDArray[np.int8]:
+    """The phase of each event, as its place in PHASES: backward inside an autograd node, optimizer inside its step,
+    forward where a module runs or autograd records, other elsewhere (zero_grad, clipping, what a step does under
+    no_grad)."""
+    found = np.full(len(events), _NONE, np.int8)
+    own = np.fromiter(map(_own_phase, events.name, events.mark.tolist()), np.int8, len(events))
+    if events.backward is not None:
+        own[events.backward & ~events.mark] = _BACKWARD
+    for rows in _levels(nesting.depth):
+        parent = nesting.parent[rows]
+        above = np.where(parent >= 0, found[parent], _NONE)
+        # an optimizer may call the model again (LBFGS); what autograd records there is forward all the same. zero_grad
+        # (the only OTHER that is inherited) leaves autograd on too, but records nothing that a backward pass would use.
+        records = ~events.mark[rows] & (events.sequence[rows] >= 0) & (above != _OTHER)
+        phase = np.where(records, _FORWARD, above)
+        phase = np.where(own[rows] != _NONE, own[rows], phase)
+        found[rows] = np.where(above == _BACKWARD, _BACKWARD, phase)
+    found[found == _NONE] = _OTHER
+    return found
+
+
+@lru_cache(maxsize=1 << 16)
+def _own_phase(name: str, mark: bool) -> int:
+    """The phase that an event's own name tells; -1 for the one around it."""
+    if name.startswith(_BACKWARD_NODE) or (not mark and _NODE.fullmatch(name)):
+        return _BACKWARD
+    if not mark:
+        return _NONE
+    if name.startswith(_OPTIMIZER_MARK):
+        return _OPTIMIZER
+    if name.startswith(_ZERO_GRAD_MARK):
+        return _OTHER
+    return _FORWARD if name == FORWARD_MARK else _NONE
+
+
+def _levels(depth: Ints) -> Iterator[Ints]:
+    """The rows of each depth, outermost first."""
+    order = np.argsort(depth, kind="stable")
+    yield from (rows for rows in np.split(order, np.flatnonzero(np.diff(depth[order])) + 1) if len(rows))
 
 
 def enclosing_op(events: HostEvents, nesting: Nesting) -> Ints:
     """The nearest enclosing operator call of each event, marks skipped; -1 where there is none."""
-    found = np.full(len(events), -1, np.int64)
-    for i in nesting.order.tolist():
-        above = nesting.parent[i]
-        if above >= 0:
-            found[i] = found[above] if events.mark[above] else above
+    found = nesting.parent.copy()
+    while (rows := np.flatnonzero((found >= 0) & events.mark[found])).size:
+        found[rows] = nesting.parent[found[rows]]
     return found
+
+
+def op_self(events: HostEvents, nesting: Nesting, above: Ints) -> Ints:
+    """Time of each event without the operator calls in it (``above``: `enclosing_op`); a mark takes none."""
+    lasted = nesting.end - events.start
+    own = lasted.copy()
+    calls = ~events.mark & (above >= 0)
+    np.subtract.at(own, above[calls], lasted[calls])
+    return own
 
 
 def op_depth(events: HostEvents, nesting: Nesting) -> Ints:
     """How many operator calls enclose each event; marks do not count."""
     depth = np.zeros(len(events), np.int64)
-    for i in nesting.order.tolist():
-        above = nesting.parent[i]
-        if above >= 0:
-            depth[i] = depth[above] + (not events.mark[above])
+    for rows in _levels(nesting.depth):
+        above = nesting.parent[rows]
+        depth[rows] = np.where(above >= 0, depth[above] + ~events.mark[above], 0)
     return depth
 
 
@@ -168,21 +228,18 @@ def steps_by_time(events: HostEvents, times: Ints) -> Ints:
 def innermost(events: HostEvents, nesting: Nesting, thread: Ints, time: Ints) -> Ints:
     """The innermost event that runs on a thread at a time, for each query; -1 where none does."""
     found = np.full(len(time), -1, np.int64)
+    ordered = events.thread[nesting.order]
     for number in np.unique(thread):
-        mine = nesting.order[events.thread[nesting.order] == number]
-        asked = np.flatnonzero(thread == number)
-        if not len(mine):
+        first, last = (int(np.searchsorted(ordered, number, side)) for side in ("left", "right"))
+        if first == last:
             continue
+        mine, asked = nesting.order[first:last], np.flatnonzero(thread == number)
         at = np.searchsorted(events.start[mine], time[asked], side="right") - 1
-        for query, position in zip(asked.tolist(), at.tolist(), strict=True):
-            found[query] = _climb(events, nesting, int(mine[position]) if position >= 0 else -1, int(time[query]))
+        place = np.where(at >= 0, mine[at], -1)
+        while (over := np.flatnonzero((place >= 0) & (events.end[place] <= time[asked]))).size:
+            place[over] = nesting.parent[place[over]]
+        found[asked] = place
     return found
-
-
-def _climb(events: HostEvents, nesting: Nesting, event: int, time: int) -> int:
-    while event >= 0 and events.end[event] <= time:
-        event = int(nesting.parent[event])
-    return event
 
 
 @dataclass(frozen=True)
@@ -201,7 +258,7 @@ class Launches:
         return int((self.launch < 0).sum())
 
 
-def _launches_work(name: str) -> bool:
+def launches_work(name: str) -> bool:
     """Whether a runtime call launches work of a device; a function launched on the host leaves no record there."""
     return "launch" in name.lower() and "hostfunc" not in name.lower()
 
@@ -220,7 +277,7 @@ def link_launches(kernel_correlation: Ints, runtime_correlation: Ints, runtime_n
         launch[hit] = order[at[hit]]
     seen = set(kernel_correlation.tolist())
     lost = sum(
-        _launches_work(name) and number not in seen
+        launches_work(name) and number not in seen
         for name, number in zip(runtime_name, runtime_correlation.tolist(), strict=True)
     )
     return Launches(launch, lost)

@@ -168,6 +168,7 @@ class Loop:
             duration = time.perf_counter_ns() - begin
         self._rows.append(
             {
+                "rank": 0,
                 "index": index,
                 "role": role,
                 "kind": kind,

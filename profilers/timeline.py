@@ -155,6 +155,7 @@ class _Tables:
         above = link.enclosing_op(self.events, self.nesting)[self.rows]
         return {
             "name": [self.events.name[i] for i in self.rows],
+            "rank": np.zeros(len(self.rows), np.int64),
             "thread": self.events.thread[self.rows],
             "start_ns": self.events.start[self.rows],
             "duration_ns": (self.events.end - self.events.start)[self.rows],
@@ -210,6 +211,7 @@ class _Tables:
         tables: dict[str, Columns] = {
             "runtime": {
                 "name": [e.name() for e in runtime],
+                "rank": np.zeros(len(runtime), np.int64),
                 "thread": thread,
                 "start_ns": start,
                 "duration_ns": _ints(e.duration_ns() for e in runtime),

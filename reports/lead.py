@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from wcbench.reports import format as fmt
+from wcbench.reports.lead_imported import doubts, lead_imported
 from wcbench.reports.sections._common import (
     Summary,
     block,
     conditions,
     descending,
+    imported,
     rows,
     run_pass,
     spread,
@@ -26,9 +28,13 @@ EXACT_BELOW = 1_000_000
 def lead(summary: Summary) -> tuple[str, ...]:
     """Three sentences: step time, where it goes, size and work. A part that is absent is said to be absent.
 
-    One more follows the time where the machine was too noisy for the times to be trusted.
+    One more follows the time where the machine was too noisy for the times to be trusted, and one where the record
+    fails a check of plausibility. An imported record has sentences of its own (`lead_imported`).
     """
-    sentences = (_time(summary), _caution(summary), _hotspots(summary), _size(summary))
+    if imported(summary):
+        sentences = lead_imported(summary, _hotspots, _size)
+    else:
+        sentences = (_time(summary), _caution(summary), doubts(summary), _hotspots(summary), _size(summary))
     return tuple(fmt.prose(sentence) for sentence in sentences if sentence)
 
 

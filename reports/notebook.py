@@ -9,12 +9,17 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wcbench.reports import format as fmt
+from wcbench.reports.lead_imported import doubts
 from wcbench.reports.palette import category_color
 from wcbench.reports.sections._common import (
     Summary,
     block,
     conditions,
     descending,
+    file_name,
+    files,
+    imported,
+    main_pass,
     mapping,
     note_lines,
     rows,
@@ -48,11 +53,14 @@ def profile_text(profile: Profile) -> str:
 
 def _pairs(summary: Summary) -> Iterator[tuple[str, str]]:
     """Labels and values of the short forms; a value that is not known is empty."""
-    timing = run_pass(summary, "timing") or mapping(next(iter(mapping(summary.get("passes")).values()), None))
+    timing = main_pass(summary)
     yield "record", str(summary.get("run") or "")
+    yield "read from", ", ".join(file_name(file) for file in files(summary)[:3])
     yield "device", ", ".join(word for word in (str(timing.get("device") or ""), _hardware(summary, timing)) if word)
     yield "ran at", ", ".join(word for word in (_preset(timing), str(timing.get("precision") or "")) if word)
-    yield "step", _step(run_pass(summary, "timing"))
+    yield "step", _step(timing if imported(summary) else run_pass(summary, "timing"))
+    yield "activity", _activity(summary)
+    yield "doubt", doubts(summary)
     yield "caution", str((summary.get("noise") or ("",))[0])
     yield "model", _model(summary)
     yield "work", _work(summary)
@@ -77,6 +85,14 @@ def _step(timing: Mapping[str, Any]) -> str:
     rate = timing.get("samples_per_s")
     throughput = f", {fmt.number(rate)} samples/s" if rate is not None else ""
     return f"{fmt.spread_ms(times)}{f' ({details})' if details else ''}{throughput}"
+
+
+def _activity(summary: Summary) -> str:
+    part = mapping(summary.get("activity"))
+    if not part:
+        return ""
+    busy = "" if part.get("utilization") is None else f", busy {fmt.share(part['utilization'])} of the span"
+    return f"{fmt.plural(part.get('calls') or 0, 'execution')}, {fmt.show(part.get('sum_ns'), 'time_ns')}{busy}"
 
 
 def _model(summary: Summary) -> str:

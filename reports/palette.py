@@ -45,6 +45,8 @@ REFINED = {
     "synchronization": "#6f86a3",
     "framework": "#767c85",
     "other": "#9aa1ab",
+    "computation": PAPER["element-wise"],
+    "computation + communication": "#009e73",
     "none of the eight": "#9aa1ab",
 }
 

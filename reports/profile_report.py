@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from wcbench.errors import RecordError
+from wcbench.reports import format as fmt
 from wcbench.reports.lead import lead
 from wcbench.reports.model import Report
 from wcbench.reports.sections import build_sections
-from wcbench.reports.sections._common import conditions, mapping, run_pass, task_name
+from wcbench.reports.sections._common import conditions, formats, imported, main_pass, task_name
 
 SCHEMA = "wcbench.profile/1"
 
@@ -34,12 +35,15 @@ def profile_report(summary: Mapping[str, Any]) -> Report:
 
 
 def _subtitle(summary: Mapping[str, Any]) -> str:
-    passes = mapping(summary.get("passes"))
-    first = run_pass(summary, "timing") or mapping(next(iter(passes.values()), None))
+    first = main_pass(summary)
+    if imported(summary):
+        words = (formats(summary), f"on {first['device']}" if first.get("device") else "")
+        return fmt.prose(f"Imported profile: {', '.join(filter(None, words)) or 'nothing that a report shows'}")
     where = conditions(first) if first else "no pass was run"
     return f"Training profile: {where}"
 
 
 def _provenance(summary: Mapping[str, Any]) -> str:
     created = str(summary.get("created") or "an unknown date")[:16].replace("T", " ")
-    return f"Recorded {created} UTC with wcbench {summary.get('wcbench') or '(version unknown)'}; {SCHEMA}."
+    verb = "Imported" if imported(summary) else "Recorded"
+    return f"{verb} {created} UTC with wcbench {summary.get('wcbench') or '(version unknown)'}; {SCHEMA}."

@@ -16,7 +16,7 @@ from wcbench.reports import format as fmt
 from wcbench.reports.model import Block, Command, Facts, Figure, Notes, Report, Section, SideBySide, Table, Text
 from wcbench.reports.profile_report import profile_report
 from wcbench.reports.sections import SECTIONS
-from wcbench.reports.sections._common import missing
+from wcbench.reports.sections._common import NOTHING, missing
 
 _ROWS = 20
 _NAME_LIMIT = 200  # characters of a name; the JSON has the whole
@@ -42,6 +42,7 @@ def terminal_view(summary: Mapping[str, Any], section: str | None = None, rows: 
     found = [part for part in report.sections if part.id == section]
     if not found:
         reasons = [line.text for line in missing(summary) if line.about == section]
+        reasons += [f"{NOTHING[section][:1].upper()}{NOTHING[section][1:]}."] if section in NOTHING else []
         raise WcbenchError(f"This record has no {section}. {' '.join(reasons)}".strip())
     return terminal_section(found[0], rows)
 

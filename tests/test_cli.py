@@ -25,8 +25,10 @@ from wcbench.cli import main
 ROOT = Path(__file__).resolve().parent.parent
 SECTIONS = (
     "overview",
+    "gates",
     "hotspots",
     "categories",
+    "ops",
     "steps",
     "complexity",
     "primitives",
@@ -313,7 +315,7 @@ def test_a_missing_gpu_is_told_with_what_is_missing(cli: Cli) -> None:
 # profile
 
 
-TIMES = "step_ms_median step_ms_q1 step_ms_q3 samples_per_s loss_first loss_last overhead load"
+TIMES = "step_ms_median step_ms_q1 step_ms_q3 samples_per_s ranks loss_first loss_last overhead load"
 PASS = (
     f"preset settings batch_size samples precision device tensors seed warmup data_in_step torch seconds steps "
     f"mode step_kinds kind_samples {TIMES}"
@@ -331,7 +333,7 @@ FORM = {
         "flops_all_backward flops_all_step flops_matrix_forward_per_sample macs_forward_per_sample "
         "coverage_calls coverage_bytes uncounted bytes_read bytes_written operator_calls kinds continued"
     ),
-    "hotspots": f"{ORIGIN} of steps total_ns rows",
+    "hotspots": f"{ORIGIN} of steps total_ns basis ranks rank_steps coverage waiting_calls waiting_ns whole rows",
     "categories": f"{ORIGIN} of paper full unknown_share unknown_names phases python_share",
     "scaling": f"{ORIGIN} rows",
     "operators": f"{ORIGIN} rows",
@@ -340,20 +342,23 @@ FORM = {
     "dag_width dag_width_flops dag_depth live",
     "measured_memory": f"{ORIGIN} peak_bytes increase_bytes rows",
     "primitives": f"{ORIGIN} of steps total_ns operator_share rows",
+    "ops": f"{ORIGIN} calls self_ns ranks names device_unlinked_ns rows",
 }
 ROWS = {
-    "steps": "index role kind duration_ns loss",
+    "steps": "rank index role kind duration_ns loss",
     "hotspots": "name category paper time_ns time_share calls",
     "scaling": "kind phase quantity unit length recorded fixed per_sample error samples values",
     "operators": "name phase calls flops_matrix flops_all bytes_read bytes_written",
     "modules": "module depth calls flops_matrix flops_all bytes_read bytes_written params share",
     "measured_memory": "device moment current_bytes peak_bytes reserved_bytes",
     "primitives": "primitive implementation direction shape memory time_ns time_share calls",
+    "ops": "name category calls total_ns self_ns self_share device_ns",
+    "gates": "name held value limit unit text coverage",
 }
 TOP = (
-    "schema run task variant suites created command wcbench machine notes noise passes "
+    "schema run task variant suites created command wcbench machine source losses tables notes noise passes "
     "steps complexity hotspots categories scaling lookups operators modules memory roofline measured_memory power "
-    "primitives"
+    "primitives gates activity ops totals counters convergence allocations"
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -120,10 +122,14 @@ def test_the_readmes_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     code = re.search(r"```python\n(.*?)```", readme, re.S)
     assert code is not None
     monkeypatch.chdir(tmp_path)
+    kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 5, "dur": 9, "args": {"stream": 7}}
+    trace = json.dumps({"schemaVersion": 1, "traceEvents": [kernel]})
+    Path("trace.json.gz").write_bytes(gzip.compress(trace.encode()))
     names: dict[str, object] = {}
     exec(code[1], names)
     assert repr(names["profile"]).startswith("spatial-transformer")
-    assert not list(tmp_path.iterdir())
+    assert "gemm" in repr(names["trace"].view("hotspots"))  # type: ignore[attr-defined]
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]
 
 
 def test_the_task_in_contributing_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ PUBLIC = [
     "load",
     "profile",
     "profile_suite",
+    "read",
     "report",
     "runs",
     "summary",

@@ -62,7 +62,7 @@ def values(table: TableSchema) -> dict[str, list[Any]]:
 
 def steps(*durations: int) -> pa.Table:
     rows = len(durations)
-    columns = {"index": list(range(rows)), "role": ["measured"] * rows, "kind": ["train"] * rows}
+    columns = {"rank": [0] * rows, "index": list(range(rows)), "role": ["measured"] * rows, "kind": ["train"] * rows}
     return to_arrow("steps", {**columns, "duration_ns": list(durations), "samples": [4] * rows}, "timing")
 
 
@@ -114,7 +114,7 @@ def test_plain_pyarrow_reads_values_units_and_version(full: Profile, name: str) 
     assert full.path is not None
     table = pq.read_table(full.path / f"{name}.parquet")
     assert table.to_pydict() == values(TABLES[name])
-    assert table.schema.metadata[b"wcbench.schema_version"] == b"3"
+    assert table.schema.metadata[b"wcbench.schema_version"] == b"4"
     assert table.schema.metadata[b"wcbench.table"] == name.encode()
     for column in TABLES[name].columns:
         metadata = table.schema.field(column.name).metadata
@@ -135,7 +135,7 @@ def test_whole_numbers_stay_whole_in_data_frames(full: Profile) -> None:
 def test_plain_json_reads_the_manifest(full: Profile) -> None:
     assert full.path is not None
     data = json.loads((full.path / "manifest.json").read_text(encoding="utf-8"))
-    assert data["schema_version"] == 3
+    assert data["schema_version"] == 4
     assert data["tables"] == dict.fromkeys(TABLES, 3)
     assert data["notes"] == [{"about": "power", "text": "there is no NVML"}]
     assert data["passes"]["timing"]["torch"] == {"threads": 2}
@@ -330,7 +330,7 @@ from wcbench.errors import WcbenchError
 from wcbench.schema import to_arrow
 
 n = 5000
-columns = {"index": list(range(n)), "role": ["measured"] * n, "kind": ["train"] * n, "samples": [1] * n}
+columns = {"rank": [0] * n, "index": list(range(n)), "role": ["measured"] * n, "kind": ["train"] * n, "samples": [1] * n}
 steps = to_arrow("steps", {**columns, "duration_ns": [i * i * 7919 % 1000003 for i in range(n)]}, "timing")
 made = record.new_profile(
     task="toy", variant=None, suites=(), machine={}, command=(), passes={}, tables={"steps": steps}, notes=()
@@ -547,11 +547,12 @@ def old(tmp_path: Path) -> Path:
 
 def test_a_record_of_version_1_is_read_with_todays_meaning(old: Path) -> None:
     loaded = record.load(old)
-    assert loaded.manifest.schema_version == 3
+    assert loaded.manifest.schema_version == 4
     assert loaded.notes == (Note("record", "there is no NVML"), Note("record", "the machine was busy"))
     assert loaded.manifest.passes["timing"].data_in_step is False
     assert loaded.arrow("steps").to_pydict() == {
         "pass": ["timing"] * 3,
+        "rank": [0, 0, 0],
         "index": [0, 1, 2],
         "role": ["warmup", "measured", "measured"],
         "kind": ["train"] * 3,
@@ -564,13 +565,13 @@ def test_a_record_of_version_1_is_read_with_todays_meaning(old: Path) -> None:
 
 def test_an_upgraded_record_is_saved_in_todays_form(old: Path, tmp_path: Path) -> None:
     record.load(old).save(tmp_path / "new")
-    assert json.loads((tmp_path / "new" / "manifest.json").read_text())["schema_version"] == 3
+    assert json.loads((tmp_path / "new" / "manifest.json").read_text())["schema_version"] == 4
     assert "role" in pq.read_table(tmp_path / "new" / "steps.parquet").column_names
 
 
 def test_a_newer_version_is_refused_with_the_remedy(old: Path) -> None:
-    edit(old, lambda data: data.update(schema_version=4))
-    with pytest.raises(RecordError, match=r"has schema version 4; this wcbench reads up to 3\.\nUpgrade wcbench\."):
+    edit(old, lambda data: data.update(schema_version=5))
+    with pytest.raises(RecordError, match=r"has schema version 5; this wcbench reads up to 4\.\nUpgrade wcbench\."):
         record.load(old)
 
 
@@ -647,9 +648,9 @@ def _truncate(file: Path) -> None:
         (_truncate, "cannot be read: "),
         (lambda file: file.write_bytes(b""), "cannot be read: "),
         (lambda file: file.unlink(), "cannot be read: "),
-        (lambda file: pq.write_table(pa.table({"pass": ["timing"]}), file), "is not the table steps: .*index"),
+        (lambda file: pq.write_table(pa.table({"pass": ["timing"]}), file), "is not the table steps: .*rank"),
         (
-            lambda file: pq.write_table(steps(5).set_column(4, "duration_ns", pa.array(["soon"])), file),
+            lambda file: pq.write_table(steps(5).set_column(5, "duration_ns", pa.array(["soon"])), file),
             "is not the table steps: ",
         ),
     ],

@@ -15,6 +15,7 @@ from wcbench.schema import SCHEMA_VERSION, TABLES, TableSchema, table_schema, to
 EXACT = 1796052111433335499  # nanoseconds since 1970 in the year 2026; the nearest float64 is 53 away
 
 STEPS: dict[str, list[Any]] = {
+    "rank": [0, 0],
     "index": [0, 1],
     "role": ["warmup", "measured"],
     "kind": ["train", "train"],
@@ -37,6 +38,12 @@ def test_the_tables_are_pinned() -> None:
         "lookups",
         "memory",
         "power",
+        "totals",
+        "counters",
+        "trainings",
+        "epochs",
+        "allocations",
+        "memory_curve",
     ]
 
 
@@ -75,7 +82,7 @@ def test_an_unknown_table_suggests() -> None:
 
 def test_pass_is_filled_and_absent_optional_columns_are_null() -> None:
     table = to_arrow("steps", STEPS, "timing")
-    assert table.column_names == ["pass", "index", "role", "kind", "duration_ns", "samples", "loss"]
+    assert table.column_names == ["pass", "rank", "index", "role", "kind", "duration_ns", "samples", "loss"]
     assert table["pass"].to_pylist() == ["timing", "timing"]
     assert table["loss"].to_pylist() == [None, None]
     assert table["duration_ns"].to_pylist() == [EXACT, 5]

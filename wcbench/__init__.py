@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wcbench.api import doctor, export, load, profile, profile_suite, report, runs, summary, sweep
+    from wcbench.api import doctor, export, load, profile, profile_suite, read, report, runs, summary, sweep
     from wcbench.errors import WcbenchError
     from wcbench.record import Profile
     from wcbench.tasks.base import Built, Config, Settings, Task
@@ -27,6 +27,7 @@ _HOMES = {
     "load": "wcbench.api",
     "profile": "wcbench.api",
     "profile_suite": "wcbench.api",
+    "read": "wcbench.api",
     "report": "wcbench.api",
     "runs": "wcbench.api",
     "summary": "wcbench.api",
@@ -45,6 +46,7 @@ __all__ = [
     "load",
     "profile",
     "profile_suite",
+    "read",
     "report",
     "runs",
     "summary",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from wcbench import record
 from wcbench.errors import RecordError, UsageError, WcbenchError
-from wcbench.files import write_whole
+from wcbench.files import HeldFolder, write_whole
 from wcbench.lookup import find_run, list_runs, run_folder, runs_root
 from wcbench.record import Profile
 from wcbench.tasks import catalog
@@ -229,6 +230,73 @@ def sweep_page(made: Sweep, out: str | Path | None = None) -> Path:
     text = render_html(sweep_report(made))
     write_whole(target, lambda file: file.write_text(text, encoding="utf-8"))
     return target
+
+
+def read(
+    files: str | Path | Sequence[str | Path],
+    *,
+    form: str | None = None,
+    name: str | None = None,
+    jobs: int | None = None,
+    runs: str | Path | None = None,
+    out: str | Path | None = None,
+    save: bool = False,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    command: Sequence[str] | None = None,
+) -> Profile:
+    """Read files of other profilers as one record: traces, counters, execution traces, training logs.
+
+    Parameters
+    ----------
+    files : a file, a folder (of ranks, say), an archive, or several of them. Each file's format is told by its content.
+    form : the name of the format (docs/formats.md) instead.
+    name : name of the record; None takes the first file's.
+    jobs : processes that read several files side by side; None is one a core.
+    runs, out, save, force : as in `profile`; ``out`` saves too. Without them the record is in hand only.
+    progress : called as ``progress(bytes read, bytes in all)``.
+
+    Returns
+    -------
+    Profile : as of a live capture, with ``manifest.source`` (the files) and ``manifest.losses`` (what of them is not in
+        it, and why); ranks are the column ``rank``.
+
+    Raises
+    ------
+    ReadError : nothing could be read; says what the file is instead, where, and what to do.
+    UsageError : no such format or file; RecordError : the record cannot be written. Nothing is left behind then.
+    """
+    from wcbench.profilers.readers.gather import gather
+    from wcbench.profilers.readers.record import to_profile
+
+    paths = [Path(f) for f in ([files] if isinstance(files, str | Path) else files)]
+    if not paths:
+        raise UsageError("There is no file to read.", "Name a file or a folder.")
+    target = Path(out) if out is not None else None
+    if save or target is not None:
+        record.check_place(target or runs_root(runs) / "new", force=force)
+    held = HeldFolder(".wcbench-import-", _staging(save, target, runs))
+    try:
+        gathered = gather(paths, held.path, form=form, jobs=jobs, progress=progress)
+        made = to_profile(gathered, name or _name_of(paths[0]), command or ("wcbench.read(...)",), held)
+        if not save and target is None:
+            return made
+        return made.save(target or run_folder(runs_root(runs), made.manifest), force=force)
+    except BaseException:
+        held.remove()
+        raise
+
+
+def _staging(save: bool, target: Path | None, runs: str | Path | None) -> Path | None:
+    """Where an import stages its tables: on the disk of the record's place where it stands, to be moved at no cost."""
+    root = target.parent if target is not None else runs_root(runs) if save else None
+    return root if root is not None and root.is_dir() else None
+
+
+def _name_of(path: Path) -> str:
+    """A record's name from a file's: without what only tells its format."""
+    stem = re.sub(r"(?:\.(?:gz|json|csv|txt|sqlite|pb|xplane|pt|trace|tar|tgz|zip|et|db))+$", "", path.resolve().name)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip(".-")[:80] or "import"
 
 
 def _resolve(task: Any) -> tuple[str, str | None, Task]:

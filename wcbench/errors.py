@@ -69,6 +69,10 @@ class RecordError(WcbenchError):
     """A record cannot be found, read, upgraded or written."""
 
 
+class ReadError(WcbenchError):
+    """A foreign file is refused: it is not what it says, holds nothing, or would cost too much to read."""
+
+
 class TaskError(WcbenchError):
     """A task's own code failed while it was built or stepped."""
 

@@ -1,9 +1,12 @@
-"""Files written in one piece."""
+"""Files written in one piece, and folders that last as long as somebody holds them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,3 +28,11 @@ def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     finally:
         with contextlib.suppress(OSError):
             partial.unlink()
+
+
+class HeldFolder:
+    """A temporary folder that goes when the last who holds this object lets go of it, or at the end of the process."""
+
+    def __init__(self, prefix: str, place: Path | None = None) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        self.remove = weakref.finalize(self, shutil.rmtree, self.path, True)

@@ -137,8 +137,10 @@ class RuleSet:
 
 
 def _key(name: str) -> str:
-    """The name as rules compare it: lower case, without blanks around and the return type of a CUDA template."""
-    return name.strip().lower().removeprefix("void ")
+    """The name as rules compare it: lower case, without blanks around, the return type of a CUDA template and ROCm's
+    mark of a kernel descriptor (`.kd`)."""
+    key = name.strip().lower().removeprefix("void ")
+    return key.removesuffix(" [clone .kd]").removesuffix(" (.kd)").removesuffix(".kd")
 
 
 def _aten_ops(key: str) -> tuple[str, ...]:
@@ -247,7 +249,8 @@ def _regex(path: Path, name: str, row: Mapping[str, Any]) -> re.Pattern[str] | N
     if not text:
         return None
     try:
-        return re.compile(text, re.IGNORECASE)
+        # Names are compared in lower case; an expression in lower case needs no flag, and is faster without.
+        return re.compile(text, 0 if text == text.lower() else re.IGNORECASE)
     except re.error as error:
         raise _fault(path, name, f"its regex {text!r} is wrong: {error}", "Mend the expression.") from None
 

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import secrets
 import shutil
 import tempfile
@@ -45,6 +46,13 @@ VIEWS = Registry(
         Row("memory", "wcbench.analysis.memory:memory"),
         Row("measured_memory", "wcbench.analysis.telemetry:measured_memory"),
         Row("power", "wcbench.analysis.telemetry:power"),
+        Row("activity", "wcbench.analysis.activity:activity"),
+        Row("ops", "wcbench.analysis.ops:ops"),
+        Row("totals", "wcbench.analysis.totals:totals"),
+        Row("gates", "wcbench.analysis.gates:gates"),
+        Row("counters", "wcbench.analysis.counters:counters"),
+        Row("convergence", "wcbench.analysis.convergence:convergence"),
+        Row("allocations", "wcbench.analysis.allocations:allocations"),
         Row("primitives", "wcbench.analysis.primitives:primitives"),
         Row("notes", "wcbench.analysis.summary:notes"),
         Row("summary", "wcbench.analysis.summary:summary"),
@@ -63,23 +71,41 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Loss:
+    """What of an imported file is not in the record: the loss log.
+
+    ``file`` it was found in, ``what`` (a damaged event, bytes, a column), ``why``, how many times (``count``), at which
+    byte of the uncompressed file it begins the first time (``offset``, None where that has no meaning), and whether it
+    was ``repaired``: kept, with its damage mended.
+    """
+
+    file: str
+    what: str
+    why: str
+    count: int = 1
+    offset: int | None = None
+    repaired: bool = False
+
+
+@dataclass(frozen=True)
 class PassInfo:
     """How one pass was run.
 
     ``tensors`` is real or fake, ``load`` the machine's load average over a minute when the measured steps began (None
     where the system has none), ``torch`` the settings that torch ran under, ``mode`` train or inference,
     ``step_kinds`` the share of all steps of a training by kind of step (empty in records of before schema version 3),
-    ``kind_samples`` the samples of kinds that consume another number than ``samples``.
+    ``kind_samples`` the samples of kinds that consume another number than ``samples``. Of an imported file, preset,
+    batch size, samples, precision and seed are None where it does not tell them, and ``seconds`` is the time it spans.
     """
 
-    preset: str
+    preset: str | None
     settings: Mapping[str, Any]
-    batch_size: int
-    samples: int
-    precision: str
+    batch_size: int | None
+    samples: int | None
+    precision: str | None
     device: str
     tensors: str
-    seed: int
+    seed: int | None
     steps: int
     warmup: int
     seconds: float
@@ -107,6 +133,7 @@ class Manifest:
     tables: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[Note] = ()
     source: Mapping[str, Any] | None = None
+    losses: Sequence[Loss] = ()
     schema_version: int = SCHEMA_VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -125,6 +152,7 @@ class Manifest:
         values["suites"], values["command"] = tuple(data["suites"]), tuple(data["command"])
         values["passes"] = {name: _pass_info(name, info) for name, info in data["passes"].items()}
         values["notes"] = tuple(Note(**note) for note in data["notes"])
+        values["losses"] = tuple(Loss(**loss) for loss in data.get("losses", ()))
         values["tables"] = {name: int(rows) for name, rows in data["tables"].items()}
         return Manifest(**values)
 
@@ -134,6 +162,8 @@ def _pass_info(name: str, info: Mapping[str, Any]) -> PassInfo:
     made = PassInfo(**info)
     for count, least in (("batch_size", 1), ("samples", 1), ("steps", 1), ("warmup", 0)):
         value = getattr(made, count)
+        if value is None and count in ("batch_size", "samples"):
+            continue  # an imported file need not tell
         if type(value) is not int or value < least:
             raise ValueError(f"{count} of pass {name} is {value!r}, not a whole number from {least} up")
     return made
@@ -157,6 +187,8 @@ class Profile:
         self._arrow: dict[str, pa.Table] = dict(tables or {})
         self._frames: dict[str, pd.DataFrame] = {}
         self._version = SCHEMA_VERSION
+        self._folder = path  # where tables are read from: the record's own, or where an import staged them
+        self._keeper: Any = None  # keeps a temporary folder alive as long as the record is in hand
 
     @property
     def name(self) -> str:
@@ -178,6 +210,13 @@ class Profile:
             self._arrow[name] = self._read(name)
         return self._arrow[name]
 
+    def columns(self, name: str, columns: Sequence[str]) -> pa.Table:
+        """Some columns of a table as Arrow: of a saved record these alone are read, so that the lists of a million
+        kernels cost nothing to who does not ask for them."""
+        if name in self._arrow or self._folder is None or self._version != SCHEMA_VERSION:
+            return self.arrow(name).select(list(columns))
+        return self._read(name, columns)
+
     def table(self, name: str) -> pd.DataFrame:
         """A table as a data frame (columns: docs/record.md); one that was not recorded has no rows."""
         if name not in self._frames:
@@ -188,16 +227,20 @@ class Profile:
         """A derived result by its name in VIEWS: hotspots, categories, complexity, steps, notes, summary, ..."""
         return VIEWS.load(name)(self, **options)
 
-    def _read(self, name: str) -> pa.Table:
-        schema = table_schema(name).arrow()
-        if self.path is None or name not in self.manifest.tables:
-            return schema.empty_table()
+    def _read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A table of the folder, or some columns of one that needs no upgrade."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        file = self.path / f"{name}.parquet"
+        schema = table_schema(name).arrow()
+        schema = schema if columns is None else pa.schema([schema.field(c) for c in columns], schema.metadata)
+        if self._folder is None or name not in self.manifest.tables:
+            return schema.empty_table()
+
+        file = self._folder / f"{name}.parquet"
         try:
-            table = pq.read_table(file, page_checksum_verification=True)
+            known = None if columns is None else [c for c in columns if c in pq.read_schema(file).names]
+            table = pq.read_table(file, columns=known, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
         try:
@@ -237,7 +280,11 @@ class Profile:
         import pyarrow.parquet as pq
 
         for name in self.manifest.tables:
-            pq.write_table(self.arrow(name), folder / f"{name}.parquet", compression="zstd", write_page_checksum=True)
+            target = folder / f"{name}.parquet"
+            if self._folder is not None and self._version == SCHEMA_VERSION:
+                _place(self._folder / target.name, target)
+            else:
+                pq.write_table(self.arrow(name), target, compression="zstd", write_page_checksum=True)
         text = json.dumps(self.manifest.to_dict(), indent=1, allow_nan=False)
         (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
@@ -246,6 +293,25 @@ class Profile:
 
     def _repr_html_(self) -> str:
         return str(self.view("html"))
+
+
+def table_writer(file: Path, schema: pa.Schema) -> Any:
+    """A Parquet writer as records have them: only texts are worth a dictionary."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    return pq.ParquetWriter(
+        file, schema, compression="zstd", compression_level=1, use_dictionary=texts, write_page_checksum=True
+    )
+
+
+def _place(file: Path, target: Path) -> None:
+    """A table's file in another folder too: the same file where the disk allows it, else a copy."""
+    try:
+        os.link(file, target)
+    except OSError:
+        shutil.copyfile(file, target)
 
 
 def _check_rows(found: int, expected: int) -> None:
@@ -282,6 +348,29 @@ def new_profile(
         notes=tuple(dict.fromkeys(notes)),
     )
     return Profile(manifest, kept)
+
+
+def imported_profile(
+    *,
+    task: str,
+    machine: Mapping[str, Any],
+    command: Sequence[str],
+    passes: Mapping[str, PassInfo],
+    folder: Path,
+    rows: Mapping[str, int],
+    notes: Sequence[Note],
+    losses: Sequence[Loss],
+    source: Mapping[str, Any],
+    keeper: Any,
+) -> Profile:
+    """A record of foreign files whose tables lie as Parquet in ``folder``, which ``keeper`` keeps alive."""
+    empty = new_profile(
+        task=task, variant=None, suites=(), machine=machine, command=command, passes=passes, tables={}, notes=notes
+    )
+    manifest = dataclasses.replace(empty.manifest, tables=dict(rows), losses=tuple(losses), source=source)
+    made = Profile(manifest)
+    made._folder, made._keeper = folder, keeper
+    return made
 
 
 def run_name(task: str, variant: str | None) -> str:

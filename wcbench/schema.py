@@ -16,8 +16,11 @@ from wcbench.errors import RecordError, UnknownNameError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Version of the record's form. Raise it with every change of meaning and add the step to `upgrade.UPGRADES`."""
+
+WHOLE_FILE = "whole file"
+"""Kind, in table steps, of the one step of an imported file that marks none."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ def tensor_fields(*, accesses: bool) -> list[tuple[str, Any]]:
 _PASS = Column("pass", "text", "", "the pass that measured the row")
 _STEP = Column("step", "int", "", "index of the measured step, from 0; null outside every step", required=False)
 _PHASE = Column("phase", "text", "", "forward, backward, optimizer or other")
+_RANK = Column("rank", "int", "", "process of a distributed job; 0 where there is one")
 
 
 def _optional(name: str, kind: str, unit: str, meaning: str) -> Column:
@@ -96,11 +100,12 @@ _TABLES = (
         "one training step that a pass ran on real tensors",
         (
             _PASS,
+            _RANK,
             Column("index", "int", "", "position among the pass's steps, from 0, warm-up included"),
             Column("role", "text", "", "warmup (dropped), bare (timed, instrument off) or measured"),
             Column("kind", "text", "", "the task's kind of step, e.g. train"),
             Column("duration_ns", "int", "ns", "wall time of the step, device synchronized before and after"),
-            Column("samples", "int", "", "samples consumed"),
+            _optional("samples", "int", "", "samples consumed; null where an imported file does not say"),
             _optional("loss", "float", "", "the step's loss"),
         ),
     ),
@@ -110,10 +115,10 @@ _TABLES = (
         (
             _PASS,
             Column("name", "text", "", "the kernel's or operator's full name (its category is derived on reading)"),
-            Column("rank", "int", "", "process of a distributed job; 0 where there is one"),
+            _RANK,
             Column("device", "text", "", "cpu, cuda:0, ..."),
             _optional("stream", "int", "", "the device's queue; null on a CPU"),
-            Column("start_ns", "int", "ns", "start, on the profiler's clock"),
+            _optional("start_ns", "int", "ns", "start, on the profiler's clock; null where a file gives none"),
             Column("duration_ns", "int", "ns", "device time; on a CPU the operator's self time"),
             _STEP,
             _PHASE,
@@ -126,13 +131,15 @@ _TABLES = (
             _optional("shared_bytes", "int", "B", "static and dynamic shared memory per block"),
             _optional("occupancy_estimate", "float", "fraction", "estimated active warps / maximum, not a counter"),
             _optional("bytes", "int", "B", "bytes moved, for copies and fills"),
+            _optional("collective", "text", "", "collective operation that a communication kernel carries out"),
         ),
     ),
     TableSchema(
         "ops",
-        "one call of a host operator, in time order",
+        "one call of a host operator, in time order (of an imported file by rank and thread, then in time order)",
         (
             _PASS,
+            _RANK,
             Column("name", "text", "", "operator or autograd node"),
             Column("thread", "int", "", "host thread, numbered by the profiler"),
             Column("start_ns", "int", "ns", "start, on the profiler's clock"),
@@ -149,6 +156,7 @@ _TABLES = (
         "one call of the device's runtime or driver (launch, copy, synchronization) on the host",
         (
             _PASS,
+            _RANK,
             Column("name", "text", "", "function, e.g. cudaLaunchKernel"),
             Column("thread", "int", "", "host thread"),
             Column("start_ns", "int", "ns", "start, on the profiler's clock"),
@@ -293,6 +301,117 @@ _TABLES = (
             _optional("temperature_c", "float", "degC", "temperature of the chip"),
         ),
     ),
+    TableSchema(
+        "totals",
+        "time of all executions of a kernel, copy or call by name, of a file that holds sums only",
+        (
+            _PASS,
+            _RANK,
+            Column("kind", "text", "", "kernel (copies and fills of a device included), runtime (host calls) or range"),
+            Column("name", "text", "", "full name"),
+            _optional("device", "text", "", "cuda:0, ...; null where the file adds up all devices"),
+            Column("calls", "int", "", "executions"),
+            Column("total_ns", "float", "ns", "time of all executions"),
+            _optional("mean_ns", "float", "ns", "mean time"),
+            _optional("median_ns", "float", "ns", "median time"),
+            _optional("minimum_ns", "float", "ns", "shortest"),
+            _optional("maximum_ns", "float", "ns", "longest"),
+            _optional("deviation_ns", "float", "ns", "standard deviation"),
+        ),
+    ),
+    TableSchema(
+        "counters",
+        "one value of a hardware counter or metric, of one execution of a kernel or of all executions of its name",
+        (
+            _PASS,
+            _RANK,
+            _optional("kernel", "int", "", "row of the execution in table kernels; null where the file adds them up"),
+            Column("name", "text", "", "full name of the kernel"),
+            _optional("calls", "int", "", "executions that the value stands for, where the file adds them up"),
+            Column("metric", "text", "", "name of the metric as the profiler gives it"),
+            Column(
+                "unit", "text", "", "unit of the value: B, B/s, ns, Hz, %, as in the file otherwise; empty for a count"
+            ),
+            _optional(
+                "value",
+                "float",
+                "the unit's",
+                "value; a mean where the file adds up executions; null where it has none",
+            ),
+            _optional("minimum", "float", "the unit's", "least value among the executions"),
+            _optional("maximum", "float", "the unit's", "greatest value among the executions"),
+        ),
+    ),
+    TableSchema(
+        "trainings",
+        "one training run to its target",
+        (
+            _PASS,
+            Column("run", "int", "", "number of the run in this record, from 0"),
+            Column("file", "text", "", "file that the run was read from"),
+            _optional("benchmark", "text", "", "benchmark as the log names it"),
+            _optional("system", "text", "", "platform as the log names it"),
+            _optional("submitter", "text", "", "submitter as the log names it"),
+            _optional("seed", "int", "", "random seed"),
+            _optional("batch_size", "int", "samples", "global batch"),
+            _optional("target", "float", "", "quality to be reached"),
+            _optional("metric", "text", "", "name of the quality metric, where the log names it"),
+            _optional("status", "text", "", "success or aborted, as the log says; null where it ends before"),
+            _optional("seconds", "float", "s", "time to train: from run_start to run_stop"),
+            _optional("epochs", "float", "", "epochs to the last evaluation, where the log counts epochs"),
+            _optional("samples", "int", "samples", "samples to the last evaluation, where the log counts samples"),
+            _optional("quality", "float", "", "value of the last evaluation"),
+            _optional(
+                "logged",
+                "float",
+                "",
+                "number that the log itself gives the last evaluation (epoch_num or "
+                "samples_count): what published tables quote",
+            ),
+        ),
+    ),
+    TableSchema(
+        "epochs",
+        "one evaluation, or one epoch, of a training run",
+        (
+            _PASS,
+            Column("run", "int", "", "run in table trainings"),
+            _optional("epoch", "float", "", "epochs trained so far; fractions where the log evaluates within an epoch"),
+            _optional("samples", "int", "samples", "samples trained on so far"),
+            _optional("seconds", "float", "s", "time since the run began"),
+            _optional("quality", "float", "", "value of the quality metric"),
+            _optional("metric", "text", "", "name of the quality metric, where one evaluation gives several"),
+            _optional("loss", "float", "", "training loss"),
+        ),
+    ),
+    TableSchema(
+        "allocations",
+        "one event of torch's memory timeline",
+        (
+            _PASS,
+            _RANK,
+            _optional("time_ns", "int", "ns", "time; null for what existed before the profile began"),
+            Column("action", "text", "", "preexisting, create, increment_version or destroy"),
+            Column("nbytes", "int", "B", "bytes by which the category grows; negative where it shrinks"),
+            Column(
+                "category",
+                "text",
+                "",
+                "parameter, optimizer state, input, temporary, activation, gradient, autograd detail or unknown",
+            ),
+        ),
+    ),
+    TableSchema(
+        "memory_curve",
+        "bytes in use by category at a moment, of torch's memory timeline",
+        (
+            _PASS,
+            _RANK,
+            Column("time_ns", "int", "ns", "time"),
+            Column("category", "text", "", "as in table allocations"),
+            Column("nbytes", "int", "B", "bytes in use"),
+        ),
+    ),
 )
 
 TABLES: dict[str, TableSchema] = {table.name: table for table in _TABLES}
@@ -306,7 +425,7 @@ def table_schema(name: str) -> TableSchema:
 
 
 def to_arrow(name: str, columns: Mapping[str, Any], passname: str | None = None) -> pa.Table:
-    """A checked Arrow table from column name to values (lists, numpy arrays or pandas series).
+    """A checked Arrow table from column name to values (lists, numpy arrays, pandas series or Arrow arrays).
 
     Optional columns may be left out (they become null); `pass` is filled with ``passname`` where it is not given.
 
@@ -325,7 +444,7 @@ def to_arrow(name: str, columns: Mapping[str, Any], passname: str | None = None)
     for column, field in zip(schema.columns, schema.arrow(), strict=True):
         values = columns.get(column.name)
         if column.name == "pass" and values is None:
-            values = [passname] * rows
+            values = _repeated(passname, rows)
         if values is None and column.required and rows:
             raise RecordError(f"Table {name} lacks its column {column.name}.", "See docs/record.md.")
         array = pa.nulls(rows, field.type) if values is None else _arrow_array(values, field.type, name, column.name)
@@ -337,11 +456,21 @@ def to_arrow(name: str, columns: Mapping[str, Any], passname: str | None = None)
     return pa.Table.from_arrays(arrays, schema=schema.arrow())
 
 
+def _repeated(text: str | None, rows: int) -> Any:
+    import pyarrow as pa
+
+    if text is None:
+        return pa.nulls(rows, pa.string())
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([text]))
+
+
 def _arrow_array(values: Any, kind: Any, table: str, column: str) -> Any:
     import pyarrow as pa
 
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     try:
+        if isinstance(values, pa.Array):
+            return values if values.type == kind else values.cast(kind)
         if pa.types.is_integer(plain) and isinstance(values, list | tuple):
             array = pa.array(values, from_pandas=True).cast(plain)  # refuses 1.5; with a type, pa.array makes it 1
         else:

@@ -46,9 +46,19 @@ def _same_table(name: str, table: pa.Table) -> pa.Table:
     return table
 
 
+def _table_3_to_4(name: str, table: pa.Table) -> pa.Table:
+    """Version 3 knew ranks of kernels alone; since 4, imported files bring those of steps, operators and calls."""
+    if name not in ("steps", "ops", "runtime"):
+        return table
+    import numpy as np
+
+    return table.append_column("rank", [np.zeros(table.num_rows, np.int64)])
+
+
 UPGRADES: dict[int, Upgrade] = {
     1: Upgrade(_manifest_1_to_2, _table_1_to_2),
     2: Upgrade(_unchanged, _same_table),
+    3: Upgrade(_unchanged, _table_3_to_4),
 }
 
 

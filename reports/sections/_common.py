@@ -11,6 +11,28 @@ from wcbench.reports.model import Fact, NoteLine, Notes
 
 Summary = Mapping[str, Any]
 
+EXTRA: Mapping[str, str] = {
+    "activity": "timeline",
+    "ops": "timeline",
+    "totals": "timeline",
+    "counters": "counters",
+    "convergence": "convergence",
+    "allocations": "memory",
+}
+"""Blocks that are missing in most records by their nature, and so not worth a word; else as `BLOCKS`."""
+
+NOTHING: Mapping[str, str] = {
+    "activity": "no work of a device was recorded",
+    "ops": "no host operators were recorded",
+    "totals": "it has neither sums by name nor calls of a device's runtime",
+    "counters": "it has no hardware counters",
+    "convergence": "it has no training runs to a target",
+    "allocations": "it has no memory timeline",
+    "gates": "nothing in it can be checked",
+    "losses": "it was not imported",
+}
+"""Why a record has no such section."""
+
 BLOCKS: Mapping[str, str] = {
     "hotspots": "timeline",
     "categories": "timeline",
@@ -44,6 +66,34 @@ def block(summary: Summary, name: str) -> Mapping[str, Any] | None:
     """A block of the summary; None where it was not measured."""
     value = summary.get(name)
     return value if isinstance(value, Mapping) else None
+
+
+def imported(summary: Summary) -> bool:
+    """Whether the record was read from files of other tools."""
+    return isinstance(summary.get("source"), Mapping)
+
+
+def files(summary: Summary) -> Sequence[Mapping[str, Any]]:
+    """What the record says of the files that it was read from."""
+    return [file for file in rows(mapping(summary.get("source")).get("files")) if isinstance(file, Mapping)]
+
+
+def file_name(file: Mapping[str, Any]) -> str:
+    """The file's own name, without the folders before it."""
+    label = next((file[key] for key in ("label", "name", "path", "file") if file.get(key)), "unnamed file")
+    return fmt.prose(str(label).replace("\\", "/").rpartition("/")[2] or label)
+
+
+def formats(summary: Summary) -> str:
+    """The formats of the files, each once."""
+    return fmt.prose(", ".join(dict.fromkeys(str(file["format"]) for file in files(summary) if file.get("format"))))
+
+
+def main_pass(summary: Summary) -> Mapping[str, Any]:
+    """The pass whose times count: the timing pass; of an imported record its timeline, else its first."""
+    first = next(iter(mapping(summary.get("passes")).values()), None)
+    own = run_pass(summary, "timeline") if imported(summary) else {}
+    return run_pass(summary, "timing") or own or mapping(first)
 
 
 def run_pass(summary: Summary, name: str) -> Mapping[str, Any]:
@@ -112,6 +162,8 @@ def _why(summary: Summary, name: str, source: str) -> str:
     own = own or (() if ran else notes_about(summary, source))
     if own:
         return "Not in this report. " + " ".join(line.text for line in own)
+    if imported(summary):
+        return "Not in this report: the imported files hold nothing for it."
     if ran:
         return f"Not in this report: pass {source} ran but left nothing for it, and no note says why."
     return f"Not in this report: pass {source} was not run."
@@ -130,8 +182,9 @@ def spread(part: Mapping[str, Any]) -> fmt.Spread:
 
 def step_hint(part: Mapping[str, Any]) -> str:
     """``quartiles 9.6 to 10.1 ms, 10 steps``."""
-    quartiles, steps = fmt.quartiles_ms(spread(part)), part.get("steps")
-    words = [f"quartiles {quartiles}" if quartiles else "", fmt.plural(steps, "step") if steps is not None else ""]
+    quartiles, steps, ranks = fmt.quartiles_ms(spread(part)), part.get("steps"), part.get("ranks") or 1
+    each = f" on each of {ranks} ranks" if ranks > 1 else ""
+    words = [f"quartiles {quartiles}" if quartiles else "", f"{fmt.plural(steps, 'step')}{each}" if steps else ""]
     return ", ".join(word for word in words if word)
 
 

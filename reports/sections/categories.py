@@ -53,7 +53,7 @@ def _facts(part: Mapping[str, Any]) -> tuple[Fact, ...]:
     python = part.get("python_share")
     hint = "of the step's wall time, outside every operator"
     if python is None:
-        hint = "not defined where kernels run on a device; otherwise see the notes"
+        hint = "not defined where kernels run on a device or no steps are marked; otherwise see the notes"
     return (
         Fact("Unknown share", part.get("unknown_share"), "share", hint="of the time above; no rule matched the name"),
         Fact("Python share", python, "share", hint=hint),

@@ -8,7 +8,16 @@ from typing import Any
 
 from wcbench.reports import format as fmt
 from wcbench.reports.model import Bar, BarPanel, Bars, Block, Column, Figure, Section, Table, Text
-from wcbench.reports.sections._common import Summary, block, measured, notes_blocks, rows, show_command
+from wcbench.reports.sections._common import (
+    Summary,
+    block,
+    imported,
+    mapping,
+    measured,
+    notes_blocks,
+    rows,
+    show_command,
+)
 
 TOP = 15
 TABLE_ROWS = 30
@@ -20,9 +29,11 @@ def section(summary: Summary) -> Section | None:
     if part is None:
         return None
     spots = rows(part.get("rows"))
-    blocks: list[Block] = [Text(_intro(part, spots))]
+    whole = _whole(summary, part)
+    blocks: list[Block] = [Text(_intro(part, spots, bool(whole)))]
     if spots:
         blocks += [_figure(part, spots), _table(summary, part, spots)]
+    blocks += whole
     return Section("hotspots", "Hotspots", (*blocks, *notes_blocks(summary, "hotspots", "timeline")))
 
 
@@ -38,16 +49,72 @@ def cumulative(spots: Sequence[Mapping[str, Any]]) -> list[float | None]:
     return [*accumulate(float(value or 0) for value in known[:end]), *[None] * (len(known) - end)]
 
 
-def _intro(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]]) -> str:
+def _intro(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]], whole: bool) -> str:
     of = str(part.get("of") or "time")
     if not spots:
         return f"No {noun(part)} was recorded. {measured(part)}"
-    total, steps = fmt.show(part.get("total_ns"), "time_ns"), part.get("steps")
-    over = f", mean of {fmt.plural(steps, 'step')}" if steps is not None else ""
+    total = fmt.show(part.get("total_ns"), "time_ns")
     return (
-        f"{of.capitalize()} per step: {total} in {fmt.plural(len(spots), noun(part))}{over}. "
-        f"Everything in this section is per step. {measured(part)}"
+        f"{of.capitalize()} {per(part)}: {total} in {fmt.plural(len(spots), noun(part))}{_over(part)}. "
+        f"{_basis(part, whole)}{_waiting(part)}{measured(part)}"
     )
+
+
+def per(part: Mapping[str, Any]) -> str:
+    """What the figures are of."""
+    words = {"trace": "of the whole trace", "sums": "of the whole run", "all": "of the whole record"}
+    return words.get(str(part.get("basis")), "per step")
+
+
+def _over(part: Mapping[str, Any]) -> str:
+    steps, ranks = part.get("steps"), part.get("ranks") or 1
+    if steps is None or part.get("basis") == "all":
+        return ""
+    if part.get("basis") in ("trace", "sums"):
+        return f", mean over {ranks} ranks" if ranks > 1 else ""
+    each = f" on each of {ranks} ranks" if ranks > 1 else ""
+    return f", mean of {fmt.plural(steps, 'step')}{each}"
+
+
+def _basis(part: Mapping[str, Any], whole: bool) -> str:
+    """How far the figures reach; ``whole`` says that a second table shows what lies outside the steps too."""
+    basis = part.get("basis")
+    if basis == "trace":
+        return "The file marks no steps: the whole of it counts as one. "
+    if basis == "sums":
+        return "The file holds sums of a whole run and no single executions, so nothing here is per step. "
+    if basis == "all":
+        return "No step is marked around any of it, so nothing here is per step. "
+    if not whole:
+        return "Everything in this section is per step. "
+    held = fmt.share(part.get("coverage"))
+    return f"The steps hold {held} of the time in the record; the second table is of all of it. "
+
+
+def _waiting(part: Mapping[str, Any]) -> str:
+    calls = part.get("waiting_calls")
+    if not calls:
+        return ""
+    time = fmt.show(part.get("waiting_ns"), "time_ns")
+    return f"{fmt.plural(calls, 'record')} of synchronization ({time}) left out: waiting is no work. "
+
+
+def _whole(summary: Summary, part: Mapping[str, Any]) -> list[Block]:
+    """The longest of the whole record, where steps hold a part of it only."""
+    whole = mapping(part.get("whole"))
+    if part.get("basis") != "steps" or not imported(summary) or (part.get("coverage") or 0) >= 1:
+        return []
+    fields = ("time_share", "name", "time_ns", "calls")
+    columns = (
+        Column("share", "share"),
+        Column(noun(part), "name"),
+        Column("time", "time_ns"),
+        Column("calls", "count"),
+    )
+    cells = tuple(tuple(row.get(field) for field in fields) for row in rows(whole.get("rows")))
+    total = fmt.show(whole.get("total_ns"), "time_ns")
+    caption = f"The whole record, in steps or not: {total} in {fmt.plural(whole.get('calls') or 0, 'execution')}"
+    return [Table("hotspots-whole", caption, columns, cells, more=show_command(summary, "hotspots"))]
 
 
 def _figure(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]]) -> Figure:
@@ -82,5 +149,5 @@ def _table(summary: Summary, part: Mapping[str, Any], spots: Sequence[Mapping[st
         (rank, row.get("time_share"), row.get("name"), row.get("time_ns"), total, row.get("calls"), row.get("category"))
         for rank, (row, total) in enumerate(zip(spots, cumulative(spots), strict=True), start=1)
     )
-    caption = f"{noun(part).capitalize()}s, longest first ({part.get('of') or 'time'} per step)"
+    caption = f"{noun(part).capitalize()}s, longest first ({part.get('of') or 'time'} {per(part)})"
     return Table("hotspots-table", caption, columns, cells, TABLE_ROWS, show_command(summary, "hotspots"))

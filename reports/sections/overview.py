@@ -9,8 +9,15 @@ from wcbench.reports import format as fmt
 from wcbench.reports.model import Block, Column, Fact, Facts, Section, Table
 from wcbench.reports.sections._common import (
     BLOCKS,
+    EXTRA,
     Summary,
     block,
+    conditions,
+    file_name,
+    files,
+    formats,
+    imported,
+    main_pass,
     mapping,
     notes_blocks,
     rows,
@@ -19,48 +26,89 @@ from wcbench.reports.sections._common import (
     timed_passes,
 )
 
+FILES = 3
+
 
 def section(summary: Summary) -> Section | None:
     """Always there: even an empty record says what it is of."""
     blocks: list[Block] = [Facts((*_what(summary), *_results(summary)))]
     where = tuple(_where(summary))
     if where:
-        columns = (Column("section"), Column("pass"), Column("preset"), Column("batch", "count"), Column("device"))
-        blocks.append(Table("overview-where", "Which pass each section comes from", columns, where))
+        blocks.append(_where_table(where))
     return Section("overview", "Overview", (*blocks, *notes_blocks(summary, "record")))
+
+
+def _where_table(where: tuple[tuple[Any, ...], ...]) -> Table:
+    """Preset and batch have a column only where a pass tells them: imported files seldom do."""
+    columns = (Column("section"), Column("pass"), Column("preset"), Column("batch", "count"), Column("device"))
+    told = [i for i, column in enumerate(columns) if i not in (2, 3) or any(row[i] is not None for row in where)]
+    cells = tuple(tuple(row[i] for i in told) for row in where)
+    return Table("overview-where", "Which pass each section comes from", tuple(columns[i] for i in told), cells)
 
 
 def _what(summary: Summary) -> Iterator[Fact]:
     yield Fact("Task", summary.get("task"))
+    if imported(summary):
+        yield from _imported(summary)
+        return
     if summary.get("variant"):
         yield Fact("Variant", summary.get("variant"))
     if summary.get("suites"):
         yield Fact("Suites", summary.get("suites"))
-    timing = run_pass(summary, "timing") or next(iter(mapping(summary.get("passes")).values()), {})
+    timing = main_pass(summary)
     yield Fact("Device", timing.get("device"), hint=device_name(summary, timing.get("device")))
     yield Fact("Preset", timing.get("preset"))
     yield Fact("Batch", timing.get("batch_size"), "count")
     yield Fact("Precision", timing.get("precision"))
 
 
+def _imported(summary: Summary) -> Iterator[Fact]:
+    """The files, what of the conditions they tell, and what they hold of devices."""
+    told = files(summary)
+    names = [file_name(file) for file in told]
+    listed = ", ".join(names[:FILES]) + (f" and {len(names) - FILES} more" if len(names) > FILES else "")
+    yield Fact("Read from", listed or None, hint=formats(summary))
+    main = main_pass(summary)
+    yield Fact("Device", main.get("device"), hint=device_name(summary, main.get("device")))
+    conditions_told = (Fact(label, main.get(label.lower())) for label in ("Preset", "Precision"))
+    yield from (fact for fact in conditions_told if fact.value is not None)
+    if main.get("batch_size") is not None:
+        yield Fact("Batch", main["batch_size"], "count")
+    busy = mapping(summary.get("activity"))
+    if busy:
+        yield Fact("Executions on devices", busy.get("calls"), "count", hint="kernels, copies and fills")
+        yield Fact("Device time", busy.get("sum_ns"), "time_ns", hint="their times added up")
+        yield Fact("Busy", busy.get("utilization"), "share", hint="of the devices' span, overlaps counted once")
+
+
 def _results(summary: Summary) -> Iterator[Fact]:
     timing, complexity = run_pass(summary, "timing"), mapping(summary.get("complexity"))
-    if timing:
+    timing = timing or (main_pass(summary) if imported(summary) else {})
+    if timing.get("step_ms_median") is not None or run_pass(summary, "timing"):
         yield step_fact(timing)
+    if timing.get("samples_per_s") is not None or run_pass(summary, "timing"):
         yield Fact("Throughput", timing.get("samples_per_s"), "number", "samples/s")
     if complexity:
-        hint = f"preset {complexity.get('preset')}, batch {complexity.get('batch_size')}"
-        yield Fact("Parameters", complexity.get("params_total"), "si", hint=f"preset {complexity.get('preset')}")
+        hint = _where_counted(complexity)
+        yield Fact("Parameters", complexity.get("params_total"), "si", hint=_where_counted(complexity, batch=False))
         whole = mapping(complexity.get("continued")) or complexity
         if whole is not complexity:
-            hint += f"; continued from length {whole.get('counted_length')} to {whole.get('length')}"
+            lengths = f"continued from length {whole.get('counted_length')} to {whole.get('length')}"
+            hint = "; ".join(filter(None, (hint, lengths)))
+        meaning = "; ".join(filter(None, (hint, "1 MAC = 2 FLOP")))
         step = "an average step" if len(rows(complexity.get("kinds"))) > 1 else "a step"
-        yield Fact(f"Matrix work {step}", whole.get("flops_matrix_step"), "si", "FLOP", f"{hint}; 1 MAC = 2 FLOP")
+        yield Fact(f"Matrix work {step}", whole.get("flops_matrix_step"), "si", "FLOP", meaning)
         yield Fact(f"All work {step}", whole.get("flops_all_step"), "si", "FLOP", hint)
     model = mapping(summary.get("memory"))
     if model:
-        hint = f"preset {model.get('preset')}, batch {model.get('batch_size')}; tensors alive at once"
+        hint = "; ".join(word for word in (_where_counted(model), "tensors alive at once") if word)
         yield Fact("Live bytes, peak", _peak(complexity, model), "bytes", hint=hint)
+
+
+def _where_counted(part: Mapping[str, Any], *, batch: bool = True) -> str:
+    """``preset paper, batch 256``; empty where an imported file tells neither."""
+    told = {"preset": part.get("preset"), "batch_size": part.get("batch_size") if batch else None}
+    return "" if set(told.values()) == {None} else conditions(told)
 
 
 def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
@@ -70,7 +118,7 @@ def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
     timed = timed_passes(summary)
     if "timing" in timed:
         yield row("steps", "timing", timed["timing"])
-    for name, source in BLOCKS.items():
+    for name, source in {**BLOCKS, **EXTRA}.items():
         part = block(summary, name)
         if part is not None and name != "roofline":  # its device is another one: the roof's
             yield row(name.replace("_", " "), source, part)
@@ -79,12 +127,13 @@ def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
 def device_name(summary: Summary, device: Any) -> str:
     """The hardware's own name for a device such as ``cpu`` or ``cuda:0``; empty where it is not known."""
     machine = mapping(summary.get("machine"))
-    if str(device).startswith("cuda"):
+    gpus = rows(machine.get("gpus"))
+    if device and str(device) != "cpu":
+        names = [fmt.prose(mapping(g).get("name") or "") if isinstance(g, Mapping) else fmt.prose(g) for g in gpus]
         index = str(device).partition(":")[2]
-        gpus = rows(machine.get("gpus"))
-        number = int(index) if index.isdigit() else 0
-        gpu = gpus[number] if number < len(gpus) else {}
-        return fmt.prose(mapping(gpu).get("name") or "") if isinstance(gpu, Mapping) else fmt.prose(gpu)
+        if index.isdigit() and int(index) < len(names):
+            return names[int(index)]
+        return names[0] if len(set(names)) == 1 else ""  # of several kinds none is certain
     cpu = machine.get("cpu")
     return fmt.prose(mapping(cpu).get("model") or "") if isinstance(cpu, Mapping) else fmt.prose(cpu or "")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wcbench.reports import format as fmt
 from wcbench.reports.model import Block, Column, Command, Fact, Facts, Section, Table
-from wcbench.reports.sections._common import Summary, mapping, rows
+from wcbench.reports.sections._common import Summary, files, imported, mapping, rows, show_command
 
 PASS_COLUMNS = (
     ("preset", Column("preset")),
@@ -23,13 +23,28 @@ PASS_COLUMNS = (
     ("settings", Column("settings")),
 )
 
+FILE_COLUMNS = (
+    ("path", Column("file", "name")),
+    ("format", Column("format")),
+    ("bytes", Column("size", "bytes_each")),
+    ("rank", Column("rank", "text")),
+    ("refused", Column("refused because")),
+    ("sha256", Column("SHA-256", "name")),
+)
+
 
 def section(summary: Summary) -> Section | None:
     """Always there: a number without its origin cannot be repeated."""
     blocks: list[Block] = []
     if summary.get("command"):
         blocks.append(Command("To reproduce", fmt.command(summary["command"])))
-    blocks.append(Facts((*_record(summary), *_machine(mapping(summary.get("machine"))))))
+    blocks.append(Facts((*_record(summary), *_machine(summary))))
+    if imported(summary):
+        told = [item for item in FILE_COLUMNS if any(file.get(item[0]) is not None for file in files(summary))]
+        cells = tuple(tuple(file.get(field) for field, _ in told) for file in files(summary))
+        columns = tuple(column for _, column in told)
+        more = show_command(summary, "provenance")
+        blocks.append(Table("provenance-files", "Files that were read", columns, cells, more=more))
     passes = mapping(summary.get("passes"))
     if passes:
         columns = (Column("pass"), *(column for _, column in PASS_COLUMNS))
@@ -64,7 +79,19 @@ def _commit(summary: Summary) -> str | None:
     return f"commit {str(checkout['commit'])[:12]}{', with local changes' if checkout.get('dirty') else ''}"
 
 
-def _machine(machine: Mapping[str, Any]) -> Iterator[Fact]:
+def _machine(summary: Summary) -> Iterator[Fact]:
+    """What the record says of the machine; of an imported one only what the files tell."""
+    machine = mapping(summary.get("machine"))
+    facts = _machine_facts(machine)
+    if imported(summary):
+        yield from (fact for fact in facts if fact.value is not None)
+        if machine.get("world_size"):
+            yield Fact("Processes of the job", machine["world_size"], "count")
+    else:
+        yield from facts
+
+
+def _machine_facts(machine: Mapping[str, Any]) -> Iterator[Fact]:
     cpu = machine.get("cpu")
     if isinstance(cpu, Mapping):
         cores = cpu.get("usable_cores")
@@ -85,7 +112,8 @@ def _gpus(machine: Mapping[str, Any]) -> str | None:
     found = rows(machine.get("gpus"))
     names = [str(gpu.get("name") or "unnamed") if isinstance(gpu, Mapping) else str(gpu) for gpu in found]
     if names:
-        return ", ".join(names)
+        counts = {name: names.count(name) for name in names}
+        return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in counts.items())
     return "none" if "gpus" in machine else None
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wcbench.reports import format as fmt
 from wcbench.reports.model import Column, Fact, Facts, Figure, Section, StepPoint, StepTimes, Table
 from wcbench.reports.sections._common import (
     Summary,
+    imported,
+    main_pass,
     mapping,
     notes_blocks,
     rows,
@@ -23,12 +25,13 @@ WARMUP = "warmup"
 
 
 def section(summary: Summary) -> Section | None:
-    """Times of the timing pass, every step of it where the summary lists them, and all timed passes in a table."""
+    """Times of the timing pass (of an imported record its timeline), every step of it where the summary lists them, and
+    all timed passes in a table."""
     timed = timed_passes(summary)
     if not timed:
         return None
-    timing = run_pass(summary, "timing")
-    facts = (Facts(_facts(timing)),) if timing else ()
+    timing = main_pass(summary) if imported(summary) else run_pass(summary, "timing")
+    facts = (Facts(_facts(summary, timing)),) if timing else ()
     return Section(
         "steps",
         "Steps",
@@ -36,17 +39,19 @@ def section(summary: Summary) -> Section | None:
     )
 
 
-def _facts(timing: Mapping[str, Any]) -> tuple[Fact, ...]:
-    return (
-        step_fact(timing),
+def _facts(summary: Summary, timing: Mapping[str, Any]) -> tuple[Fact, ...]:
+    rest = (
         Fact("Throughput", timing.get("samples_per_s"), "number", "samples/s"),
         Fact("Loss, first measured step", timing.get("loss_first"), "number"),
         Fact("Loss, last measured step", timing.get("loss_last"), "number"),
     )
+    # a file that tells no samples and no losses need not be told so three times
+    return (step_fact(timing), *(fact for fact in rest if not imported(summary) or fact.value is not None))
 
 
 def _figures(summary: Summary, timing: Mapping[str, Any]) -> tuple[Figure, ...]:
-    listed = rows(mapping(summary.get("steps")).get("rows"))
+    part = mapping(summary.get("steps"))
+    listed, name = rows(part.get("rows")), fmt.prose(part.get("pass") or "timing")
     points = tuple(
         StepPoint(int(row["index"]), row["duration_ns"] * 1e-6, str(row.get("role") or "measured"))
         for row in listed
@@ -61,11 +66,17 @@ def _figures(summary: Summary, timing: Mapping[str, Any]) -> tuple[Figure, ...]:
     return (
         Figure(
             "steps-figure",
-            f"Every step of the timing pass. {said}",
+            f"Every step of pass {name}{_ranks(listed)}. {said}",
             f"Dots, time of each of {fmt.plural(len(points), 'step')} in order. {said}",
             StepTimes(points, times.median, times.q1, times.q3),
         ),
     )
+
+
+def _ranks(listed: Sequence[Mapping[str, Any]]) -> str:
+    """Of several processes each has its own dot at a step."""
+    count = len({row.get("rank") for row in listed})
+    return f" on each of {count} ranks" if count > 1 else ""
 
 
 def _table(summary: Summary, timed: Mapping[str, Mapping[str, Any]]) -> Table:

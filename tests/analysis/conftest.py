@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from wcbench.record import Note, PassInfo, Profile, new_profile
-from wcbench.schema import to_arrow
+from wcbench.record import Loss, Note, PassInfo, Profile, new_profile
+from wcbench.schema import table_schema, to_arrow
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -33,6 +34,9 @@ def info(**changes: Any) -> PassInfo:
 
 
 def table(name: str, rows: Rows, passname: str) -> pa.Table:
+    """Rows as a table; the only process of a job is rank 0."""
+    if "rank" in table_schema(name).column_names():
+        rows = [{"rank": 0, **row} for row in rows]
     keys = {key: None for row in rows for key in row}
     return to_arrow(name, {key: [row.get(key) for row in rows] for key in keys}, passname)
 
@@ -269,8 +273,39 @@ def full_record() -> Profile:
     )
 
 
+def foreign(
+    passes: Mapping[str, PassInfo],
+    tables: Mapping[str, Mapping[str, Rows]],
+    machine: Mapping[str, Any] | None = None,
+    losses: Sequence[Loss] = (),
+) -> Profile:
+    """A record as an import makes it: it has a source, and a machine as far as the files tell of one."""
+    made = record(passes, tables)
+    told = {"files": [{"path": "/tmp/trace.json", "format": "kineto", "sha256": "00", "bytes": 7, "rank": None}]}
+    manifest = dataclasses.replace(
+        made.manifest, source=told, machine=dict(machine or {}), losses=tuple(losses), suites=(), command=()
+    )
+    return Profile(manifest, {name: made.arrow(name) for name in made.tables})
+
+
+def foreign_info(**changes: Any) -> PassInfo:
+    """Of a file that tells no conditions."""
+    told = dict.fromkeys(("preset", "batch_size", "samples", "precision", "seed"))
+    return info(**{**told, "settings": {}, "torch": {}, "device": "cuda", "steps": 1, "warmup": 0, **changes})
+
+
+def device_rows(calls: Sequence[tuple[str, int | None, int]], **more: Any) -> list[dict[str, Any]]:
+    """Kernels from (name, start, duration), on stream 7 of cuda:0 in step 0 unless ``more`` says otherwise."""
+    common = {"device": "cuda:0", "stream": 7, "step": 0, "phase": "other", **more}
+    return [{**common, "name": name, "start_ns": start, "duration_ns": ns} for name, start, ns in calls]
+
+
 class Made:
     """What a test makes records with."""
+
+    foreign = staticmethod(foreign)
+    foreign_info = staticmethod(foreign_info)
+    device_rows = staticmethod(device_rows)
 
     info = staticmethod(info)
     record = staticmethod(record)

@@ -420,12 +420,158 @@ def hostile() -> dict[str, Any]:
     return summary
 
 
-SUMMARIES = {"usual": usual, "nothing": nothing, "empty": empty, "hostile": hostile}
+WHERE = {"pass": "timeline", "preset": None, "batch_size": None, "device": "cuda"}
+
+
+def _gates() -> dict[str, Any]:
+    names = ("utilization", "launches without work", "FLOP/s")
+    fields = ("name", "held", "value", "limit", "unit", "text", "coverage")
+    rows = [
+        (names[0], True, 0.75, 1.0, "fraction", "The busiest device had something running for 75 % of its span.", 1.0),
+        (names[1], False, 3, 0.0, "", "3 of 100 launches have no device record.", 1.0),
+        (names[2], None, None, None, "", "Not checked: no FLOPs were counted.", None),
+    ]
+    listed = [dict(zip(fields, row, strict=True)) for row in rows]
+    return {"checked": 2, "failed": 1, "not_checked": 1, "rows": listed}
+
+
+def _activity() -> dict[str, Any]:
+    groups = [
+        {"active": ["computation"], "time_ns": 50_000, "span_share": 0.5},
+        {"active": ["computation", "communication"], "time_ns": 25_000, "span_share": 0.25},
+        {"active": [], "time_ns": 25_000, "span_share": 0.25},
+    ]
+    device = {"rank": 0, "device": "cuda:0", "calls": 40, "sum_ns": 100_000, "span_ns": 100_000, "busy_ns": 75_000}
+    device |= {"idle_ns": 25_000, "utilization": 0.75, "concurrency": 4 / 3, "computation_ns": 75_000}
+    device |= {"communication_ns": 25_000, "copy_ns": 0, "overlap_ns": 25_000, "overlap_share": 1.0}
+    device |= {"no_timestamp": 1, "waiting_calls": 0, "waiting_ns": 0, "groups": groups}
+    stream = {
+        key: device[key] for key in ("rank", "device", "calls", "sum_ns", "span_ns", "utilization", "concurrency")
+    }
+    told = {"calls": 40, "sum_ns": 100_000, "utilization": 0.75, "devices": [device]}
+    return {**WHERE, **told, "streams": [{**stream, "stream": 7}], "notes": ["1 of 40 executions has no timestamp."]}
+
+
+def _ops() -> dict[str, Any]:
+    row = {"name": "aten::mm", "category": "GEMM", "calls": 12, "total_ns": 900.0, "self_ns": 600.0, "self_share": 0.75}
+    rows = [{**row, "device_ns": 5000.0}, {**row, "name": "aten::empty", "self_share": 0.25, "device_ns": 0.0}]
+    told = {"calls": 24, "self_ns": 800, "ranks": 1, "names": 2, "device_unlinked_ns": 70.0}
+    return {**WHERE, **told, "rows": rows}
+
+
+def _totals() -> dict[str, Any]:
+    row = {"kind": "runtime", "name": "cudaLaunchKernel", "device": None, "calls": 100, "total_ns": 4e5}
+    row |= {"mean_ns": 4e3, "median_ns": 3900.0, "minimum_ns": 1e3, "maximum_ns": 9e3}
+    return {**WHERE, "listed": False, "ranks": 1, "rows": [row]}
+
+
+def _counters() -> dict[str, Any]:
+    row = {"kernel": "k", "metric": "dram__bytes.sum", "unit": "B", "value": 512.0, "minimum": 500.0, "maximum": 520.0}
+    row |= {"calls": 3, "missing": 1, "given": "dram__bytes.sum", "known": True, "time_ns": None, "time_value": None}
+    known = {"value": 0.5, "reason": None, "metric": "m", "calls": 3, "coverage": 0.75, "remark": "at best"}
+    five = {
+        "achieved_occupancy": known,
+        "ipc_efficiency": {**known, "value": None, "reason": "the record holds no ipc"},
+    }
+    return {**WHERE, "pass": "counters", "rows": [row], "unknown": ["own_metric"], "five": five}
+
+
+def _allocations() -> dict[str, Any]:
+    told = {"rank": 0, "moments": 3, "peak_bytes": 8 * MIB, "peak_ns": 1500, "start_bytes": MIB, "end_bytes": 2 * MIB}
+    parts = {"peak_categories": {"activation": 7 * MIB, "parameter": MIB}, "start_categories": {"parameter": MIB}}
+    return {**WHERE, "pass": "memory", **told, **parts, "time_ns": [0, 1500, 2000], "curve": {}}
+
+
+def imported() -> dict[str, Any]:
+    """A trace of a GPU with counters and a memory timeline, as `wcbench import` makes it."""
+    whole = [{"name": "outside_kernel", "category": "GEMM", "time_ns": 60_000.0, "time_share": 0.6, "calls": 4.0}]
+    told = {"basis": "steps", "ranks": 2, "rank_steps": 4, "coverage": 0.4, "waiting_calls": 5, "waiting_ns": 900.0}
+    spots = {**_hotspots(), **WHERE, "of": "kernel time", "steps": 2, **told}
+    spots["whole"] = {"calls": 40, "total_ns": 100_000.0, "rows": whole}
+    unknown = dict.fromkeys(("preset", "batch_size", "samples", "precision", "seed"))
+    times = {"step_ms_median": 12.5, "step_ms_q1": 12.0, "step_ms_q3": 13.0, "samples_per_s": None, "ranks": 2}
+    loss = {"file": "/data/rank0.json", "what": "an event", "why": "its braces do not close", "count": 3, "offset": 17}
+    summary = nothing()
+    summary.update(
+        task="rank0",
+        source={
+            "files": [
+                {"path": f"/data/rank{rank}.json", "format": "kineto", "sha256": f"ab{rank}", "bytes": 4096 + rank}
+                | {"rank": rank, "refused": None}
+                for rank in range(2)
+            ]
+        },
+        machine={"gpus": [{"name": "NVIDIA A100-SXM4-80GB"}] * 8, "world_size": 2},
+        losses=[{**loss, "repaired": False}, {**loss, "why": "a time is turned round", "count": 2, "repaired": True}],
+        tables={"kernels": 40, "ops": 24, "counters": 7},
+        notes=[{"about": "timeline", "text": "350 ranges are left out."}],
+        passes={
+            "timeline": _pass(steps=2, device="cuda", **{**unknown, **times}),
+            "counters": _pass(device="cuda", **unknown),
+        },
+        steps={**WHERE, "rows": [{**row, "rank": row["index"] % 2} for row in _steps()["rows"]]},
+        hotspots=spots,
+        categories={**_categories(), **WHERE, "of": "kernel time", "python_share": None},
+        gates=_gates(),
+        activity=_activity(),
+        ops=_ops(),
+        totals=_totals(),
+        counters=_counters(),
+        convergence=None,
+        allocations=_allocations(),
+    )
+    return summary
+
+
+def empty_import() -> dict[str, Any]:
+    """Files were read and nothing of them is in the record."""
+    summary = nothing()
+    summary.update(source={"files": []}, losses=[], tables={}, notes=[], gates={"rows": []}, activity={**WHERE})
+    summary.update(ops={**WHERE}, totals={**WHERE}, counters={**WHERE}, allocations={**WHERE})
+    return summary
+
+
+def hostile_import() -> dict[str, Any]:
+    """Every text that a foreign file can bring tries everything."""
+    summary = imported()
+    summary["source"]["files"][0].update(path=f"{HOSTILE}/{HOSTILE * 200}", format=HOSTILE, refused=HOSTILE)
+    summary["losses"][0].update(what=HOSTILE, why=HOSTILE * 100, file=HOSTILE)
+    summary["machine"]["gpus"] = [{"name": HOSTILE}, {"name": None}, HOSTILE]
+    summary["activity"]["devices"] = [
+        {**summary["activity"]["devices"][0], "device": f"{HOSTILE}{i}"} for i in range(11)
+    ]
+    summary["activity"]["streams"] *= 60
+    summary["activity"]["notes"] = [HOSTILE]
+    summary["gates"]["rows"][1].update(text=HOSTILE, name=HOSTILE)
+    summary["ops"]["rows"] = [{**summary["ops"]["rows"][0], "name": f"{HOSTILE}{i}"} for i in range(60)]
+    summary["totals"]["rows"] = [{**summary["totals"]["rows"][0], "name": HOSTILE, "kind": HOSTILE}]
+    summary["counters"]["rows"] = [{**summary["counters"]["rows"][0], "kernel": HOSTILE, "metric": HOSTILE}] * 60
+    summary["counters"].update(unknown=[HOSTILE] * 20, five={HOSTILE: {"value": None, "reason": HOSTILE}})
+    summary["allocations"]["peak_categories"] = {HOSTILE: MIB}
+    summary["hotspots"]["whole"]["rows"][0]["name"] = HOSTILE * 300
+    summary["passes"]["timeline"]["device"] = HOSTILE
+    return summary
+
+
+SUMMARIES = {
+    "usual": usual,
+    "nothing": nothing,
+    "empty": empty,
+    "hostile": hostile,
+    "imported": imported,
+    "empty import": empty_import,
+    "hostile import": hostile_import,
+}
 
 
 @pytest.fixture
 def summary() -> dict[str, Any]:
     return copy.deepcopy(usual())
+
+
+@pytest.fixture
+def foreign() -> dict[str, Any]:
+    return copy.deepcopy(imported())
 
 
 @pytest.fixture(params=list(SUMMARIES))
@@ -436,3 +582,8 @@ def any_summary(request: pytest.FixtureRequest) -> dict[str, Any]:
 @pytest.fixture
 def hostile_report() -> Report:
     return profile_report(hostile())
+
+
+@pytest.fixture(params=["hostile", "hostile import"])
+def any_hostile_report(request: pytest.FixtureRequest) -> Report:
+    return profile_report(SUMMARIES[request.param]())

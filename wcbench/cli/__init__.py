@@ -9,6 +9,7 @@ import typer
 
 from wcbench.cli.doctor import doctor
 from wcbench.cli.export import export
+from wcbench.cli.import_ import import_
 from wcbench.cli.list import list_
 from wcbench.cli.profile import profile
 from wcbench.cli.report import report
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command("list")(list_)
 app.command("profile")(profile)
+app.command("import")(import_)
 app.command("show")(show)
 app.command("report")(report)
 app.command("export")(export)

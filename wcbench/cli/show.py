@@ -16,8 +16,9 @@ def show(
         str | None,
         typer.Argument(
             metavar="[SECTION]",
-            help="overview, hotspots, categories, steps, complexity, scaling, operators, modules, memory, lookups, "
-            "roofline, primitives, power, notes or provenance.",
+            help="overview, gates, hotspots, categories, activity, ops, totals, counters, steps, complexity, scaling, "
+            "operators, modules, memory, allocations, lookups, roofline, primitives, power, convergence, losses, notes "
+            "or provenance.",
         ),
     ] = None,
     rows: Annotated[int, typer.Option(help="Rows of a table to show.", min=1)] = 20,

@@ -1,0 +1,534 @@
+"""From the events of a file to tables `ops`, `runtime`, `kernels` and `steps`, in batches, by the rules of `link`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wcbench.profilers import link
+from wcbench.profilers.link import HostEvents, Ints, Nesting
+from wcbench.profilers.readers.rows import ABSENT, CALLS, HOST, LAUNCH, MARK, OPS, RUNTIME, Names, Stages
+from wcbench.profilers.readers.spill import Rows
+from wcbench.schema import WHOLE_FILE
+
+if TYPE_CHECKING:
+    from wcbench.profilers.readers.base import Sink
+
+PASS = "timeline"
+
+
+class Steps:
+    """The steps of a file, by the marks of each of its processes; without marks everything is step 0.
+
+    ``marks`` are (family, process, start, end, name); of several families the first one counts.
+    """
+
+    def __init__(self, marks: Sequence[tuple[int, int, int, int, int]]) -> None:
+        family = min((mark[0] for mark in marks), default=None)
+        spans: dict[int, set[tuple[int, int]]] = {}
+        for kind, process, start, end, _ in marks:
+            if kind == family:
+                spans.setdefault(process, set()).add((start, end))
+        self.spans = {process: np.array(sorted(found), np.int64) for process, found in spans.items()}
+        self._any = next(iter(self.spans.values()), None) if len(self.spans) == 1 else None
+
+    @property
+    def marked(self) -> bool:
+        return bool(self.spans)
+
+    @property
+    def count(self) -> int:
+        """Steps of the process that has most."""
+        return max((len(spans) for spans in self.spans.values()), default=1)
+
+    def of(self, process: NDArray[Any], times: NDArray[Any]) -> Ints:
+        """The step in which each time lies; -1 outside all of them."""
+        if not self.marked:
+            return np.zeros(len(times), np.int64)
+        found = np.full(len(times), -1, np.int64)
+        for number in np.unique(process).tolist():
+            spans = self.spans.get(number, self._any)
+            if spans is not None:
+                mine = process == number
+                found[mine] = _within(spans, times[mine])
+        return found
+
+
+def _within(spans: Ints, times: Ints) -> Ints:
+    at = np.searchsorted(spans[:, 0], times, side="right") - 1
+    inside = (at >= 0) & (times < spans[np.maximum(at, 0), 1])
+    return np.where(inside, at, -1)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Host events in the order of thread and time, those still open from before in front, and how they nest."""
+
+    rows: Rows
+    events: HostEvents
+    nesting: Nesting
+    phase: NDArray[np.int8]
+    above: Ints
+
+    @staticmethod
+    def of(rows: Rows, texts: Sequence[str]) -> _Batch:
+        events = HostEvents(
+            name=[texts[number] for number in rows["name"].tolist()],
+            mark=rows["kind"] == MARK,
+            thread=rows["lane"].astype(np.int64),
+            start=rows["start"].copy(),
+            end=rows["end"].copy(),
+            sequence=rows["number"].copy(),
+            backward=rows["backward"].copy(),
+        )
+        nesting = link.nest(events.thread, events.start, events.end)
+        phase = link.phase_codes(events, nesting)
+        return _Batch(rows, events, nesting, phase, link.enclosing_op(events, nesting))
+
+    def open_at_end(self) -> list[int]:
+        """The last event and the calls around it, outermost first: what comes next may lie in them."""
+        chain = []
+        place = len(self.rows) - 1
+        while place >= 0:
+            chain.append(place)
+            place = int(self.nesting.parent[place])
+        return chain[::-1]
+
+
+class Linking:
+    """Links one file's events; `write` does all of it."""
+
+    def __init__(
+        self,
+        sink: Sink,
+        names: Names,
+        stages: Stages,
+        marks: Sequence[tuple[int, int, int, int, int]],
+        ranks: Mapping[int, int],
+    ) -> None:
+        self._sink, self._names, self._stages, self._ranks = sink, names, stages, ranks
+        self._steps = Steps(marks)
+        self._carry: Rows = np.empty(0, HOST)  # calls that are open at the end of a batch, outermost first
+        self._carry_rows: Ints = np.empty(0, np.int64)  # their rows in table ops; -1 for marks
+        self._clipped = self._clipped_ns = 0
+        self._first: int | None = None
+        self._last: int | None = None
+        self._by_own_time = False
+        self.lost = self.orphans = self.timeless = 0
+
+    def write(self) -> None:
+        on_device = self._stages.devices.rows > 0
+        for batch in self._stages.host:
+            self._host_batch(batch)
+        calls = self._stages.calls.rows
+        self._write_calls(self._by_external())
+        for rows in self._stages.ops.batches():
+            self._write_ops(rows)
+        if on_device:
+            self._by_own_time = not calls
+            self._join_devices(timed=not calls)
+            for rows in self._stages.kernels:
+                self._write_kernels(rows)
+        else:
+            self._write_host_kernels(has_calls=calls > 0)
+        self._write_steps()
+        self._describe(on_device)
+
+    # --- the host ------------------------------------------------------------------------------------------------
+
+    def _host_batch(self, rows: Rows) -> None:
+        calls, new = rows[rows["kind"] == RUNTIME], rows[rows["kind"] != RUNTIME]
+        batch = _Batch.of(np.concatenate([self._carry, new]) if len(self._carry) else new, self._names.texts)
+        row_of = self._append_ops(batch)
+        if len(calls):
+            self._append_calls(calls, batch, row_of)
+        if len(new):
+            chain = batch.open_at_end()
+            self._carry, self._carry_rows = batch.rows[chain].copy(), row_of[chain]
+        self._spans(rows["start"], rows["end"])
+
+    def _append_ops(self, batch: _Batch) -> Ints:
+        """Give new operators their rows, and open calls of earlier batches the time and number of their new children;
+        returns the row of each event in table ops, -1 for marks."""
+        held, nesting, above = len(self._carry), batch.nesting, batch.above
+        ops = ~batch.events.mark
+        new = ops.copy()
+        new[:held] = False
+        row_of = np.full(len(ops), -1, np.int64)
+        row_of[:held] = self._carry_rows
+        row_of[new] = self._stages.ops.rows + np.arange(int(new.sum()))
+        children = np.bincount(above[new & (above >= 0)], minlength=len(ops))
+
+        rows = np.zeros(int(new.sum()), OPS)
+        given = batch.rows[new]
+        for field in ("name", "thread", "start", "external", "process"):
+            rows[field] = given[field]
+        rows["duration"] = given["end"] - given["start"]
+        rows["self"] = link.op_self(batch.events, nesting, above)[new]
+        rows["depth"] = link.op_depth(batch.events, nesting)[new]
+        rows["parent"] = _pick(row_of, above, -1)[new]
+        rows["step"] = self._steps.of(given["process"], given["start"])
+        rows["phase"], rows["children"] = batch.phase[new], children[new]
+        self._stages.ops.append(rows)
+
+        for place in np.flatnonzero(children[:held]).tolist():
+            mine = (above == place) & new
+            taken = int((nesting.end - batch.events.start)[mine].sum())
+            self._stages.ops.patch(int(row_of[place]), "self", -taken)
+            self._stages.ops.patch(int(row_of[place]), "children", int(children[place]))
+        cut = (batch.events.end - nesting.end)[held:]
+        self._clipped += int((cut > 0).sum())
+        self._clipped_ns += int(cut.sum())
+        return row_of
+
+    def _append_calls(self, calls: Rows, batch: _Batch, row_of: Ints) -> None:
+        inside = link.innermost(batch.events, batch.nesting, calls["lane"].astype(np.int64), calls["start"])
+        op = np.where(_pick(batch.events.mark, inside, False), _pick(batch.above, inside, -1), inside)
+        rows = np.zeros(len(calls), CALLS)
+        for field in ("name", "process", "thread", "start", "number", "external"):
+            rows[field] = calls[field]
+        rows["duration"] = calls["end"] - calls["start"]
+        rows["op"] = _pick(row_of, op, -1)
+        rows["opname"] = _pick(batch.rows["name"], op, ABSENT)
+        rows["phase"] = _pick(batch.phase, inside, _OTHER)
+        rows["step"] = self._steps.of(calls["process"], calls["start"])
+        self._stages.calls.append(rows)
+
+    # --- operators and calls -------------------------------------------------------------------------------------
+
+    def _by_external(self) -> Rows:
+        """Operators, sorted by id, that calls outside every operator of their thread name by External id."""
+        wanted = [rows["external"][(rows["op"] < 0) & (rows["external"] >= 0)] for rows in self._stages.calls.batches()]
+        ids = np.unique(np.concatenate(wanted)) if wanted else np.empty(0, np.int64)
+        kind = np.dtype([("external", "i8"), ("row", "i8"), ("name", "i4"), ("phase", "i1")])
+        parts = [np.empty(0, kind)]
+        first = 0
+        for rows in self._stages.ops.batches() if len(ids) else ():
+            hit = np.flatnonzero(np.isin(rows["external"], ids))
+            part = np.zeros(len(hit), kind)
+            for field in ("external", "name", "phase"):
+                part[field] = rows[field][hit]
+            part["row"] = first + hit
+            parts.append(part)
+            first += len(rows)
+        found = np.concatenate(parts)
+        _, places, times = np.unique(found["external"], return_index=True, return_counts=True)
+        known: Rows = found[places[times == 1]]
+        return known  # an id that several operators carry names none of them (pytorch issue 123640)
+
+    def _write_calls(self, known: Rows) -> None:
+        row = 0
+        for rows in self._stages.calls.batches():
+            _adopt(rows, known)
+            self._sink.add(
+                "runtime",
+                PASS,
+                {
+                    "name": self._names.column(rows["name"]),
+                    "thread": rows["thread"],
+                    "start_ns": rows["start"],
+                    "duration_ns": rows["duration"],
+                    "correlation": rows["number"],
+                    "op": _nullable(rows["op"]),
+                    "step": _nullable(rows["step"]),
+                    **self._rank_column(rows["process"]),
+                },
+            )
+            launches = np.zeros(len(rows), LAUNCH)
+            for field in ("process", "number", "phase", "step", "name"):
+                launches[field] = rows[field]
+            launches["op"] = rows["opname"]
+            launches["row"] = row + np.arange(len(rows))
+            self._stages.launches.add(launches[launches["number"] >= 0])
+            row += len(rows)
+
+    def _write_ops(self, rows: Rows) -> None:
+        self._sink.add(
+            "ops",
+            PASS,
+            {
+                "name": self._names.column(rows["name"]),
+                "thread": rows["thread"],
+                "start_ns": rows["start"],
+                "duration_ns": rows["duration"],
+                "self_ns": rows["self"],
+                "depth": rows["depth"],
+                "parent": _nullable(rows["parent"]),
+                "step": _nullable(rows["step"]),
+                "phase": _phases(rows["phase"]),
+                **self._rank_column(rows["process"]),
+            },
+        )
+
+    def _rank_column(self, process: NDArray[Any]) -> dict[str, Any]:
+        """The column rank of rows of several processes; nothing where the file as a whole has one rank."""
+        if not self._ranks:
+            return {}
+        self._sink.own_ranks = True
+        of = np.zeros(int(process.max()) + 1, np.int64)
+        for number, rank in self._ranks.items():
+            if number < len(of):
+                of[number] = rank
+        return {"rank": of[process]}
+
+    def _write_host_kernels(self, *, has_calls: bool) -> None:
+        """Without device records, each operator call is a kernel row with its self time, as in a live capture; a call
+        whose only child is one of the same name is one call with it."""
+        ops = self._stages.ops.mapped()
+        if has_calls:  # operators of a program on a device: their time on the host is not that of the work
+            self._sink.note(PASS, "The file holds calls of a device's runtime, but no record of its work in time.")
+            return
+        if not len(ops):
+            return
+        self._sink.note(PASS, "The file holds no device records: times are operators' own time on the host.")
+        parent, name = np.asarray(ops["parent"]), np.asarray(ops["name"])
+        merged = (parent >= 0) & (ops["children"][parent] == 1) & (name[parent] == name)
+        stands = np.where(merged, parent, np.arange(len(ops)))
+        while (further := stands[stands]).tolist() != stands.tolist():
+            stands = further
+        time = np.zeros(len(ops), np.int64)
+        np.add.at(time, stands, np.asarray(ops["self"]))
+        kept = np.flatnonzero(~merged)
+        for rows in np.array_split(kept, max(1, len(kept) // (1 << 17))):
+            self._sink.add(
+                "kernels",
+                PASS,
+                {
+                    "name": self._names.column(name[rows]),
+                    "device": ["cpu"] * len(rows),
+                    "start_ns": ops["start"][rows],
+                    "duration_ns": time[rows],
+                    "step": _nullable(ops["step"][rows]),
+                    "phase": _phases(ops["phase"][rows]),
+                },
+            )
+
+    # --- the device ----------------------------------------------------------------------------------------------
+
+    def _join_devices(self, *, timed: bool) -> None:
+        """Tie device records to launches: both in the order of their ids; ``timed`` where there are no launches at all,
+        and a record's own time tells its step."""
+        launches = _Window(iter(self._stages.launches))
+        for batch in self._stages.devices:
+            found = launches.match(batch)
+            hit = found >= 0
+            batch["launch"] = np.where(hit, launches.field("row", found), ABSENT)
+            batch["step"] = np.where(hit, launches.field("step", found), -1 if self._steps.marked else 0)
+            batch["phase"] = np.where(
+                batch["phase"] >= 0, batch["phase"], np.where(hit, -2 - launches.field("phase", found), ABSENT)
+            )
+            op = np.where(hit, launches.field("op", found), ABSENT)
+            batch["op"] = np.where(batch["op"] >= 0, batch["op"], op)
+            if timed:
+                batch["step"] = self._steps.of(batch["process"], batch["start"])
+            else:
+                self.orphans += int((~hit).sum())
+            batch["order"] = self._stages.kernels.rows + np.arange(len(batch))  # as a Sorter's last key counts
+            self._stages.kernels.add(batch)
+        self.lost = sum(
+            count for number, count in launches.unmatched().items() if link.launches_work(self._names.texts[number])
+        )
+
+    def _write_kernels(self, rows: Rows) -> None:
+        started = rows["start"] >= 0
+        self.timeless += int((~started).sum())
+        self._spans(rows["start"][started], (rows["start"] + rows["duration"])[started])
+        columns = {
+            "name": self._names.column(rows["name"]),
+            "device": self._names.column(rows["device"]),
+            "stream": _nullable(rows["stream"]),
+            "start_ns": _nullable(rows["start"]),
+            "duration_ns": rows["duration"],
+            "step": _nullable(rows["step"]),
+            "phase": self._phase_column(rows["phase"]),
+            "op": self._names.column(rows["op"]),
+            "module": self._names.column(rows["module"]),
+            "launch": _nullable(rows["launch"]),
+            "grid": _sizes(rows["grid"]),
+            "block": _sizes(rows["block"]),
+            "registers": _nullable(rows["registers"]),
+            "shared_bytes": _nullable(rows["shared"]),
+            "occupancy_estimate": _present(rows["occupancy"]),
+            "bytes": _nullable(rows["bytes"]),
+            "collective": self._names.column(rows["collective"]),
+        }
+        if (rows["rank"] >= 0).any():
+            self._sink.own_ranks = True
+            columns["rank"] = np.maximum(rows["rank"], 0)
+        self._sink.add("kernels", PASS, columns)
+
+    def _phase_column(self, codes: NDArray[Any]) -> Any:
+        """Phases by their places in PHASES (as -2 and below), or by the number of a text that the file gave."""
+        numbers = np.array([self._names.number(phase) for phase in link.PHASES])
+        own = np.where(codes <= -2, numbers[np.clip(-2 - codes, 0, len(numbers) - 1)], codes)
+        return self._names.column(np.where(own >= 0, own, numbers[_OTHER]))
+
+    # --- what is said of it --------------------------------------------------------------------------------------
+
+    def _spans(self, starts: NDArray[Any], ends: NDArray[Any]) -> None:
+        if len(starts):
+            first, last = int(starts.min()), int(ends.max())
+            self._first = first if self._first is None else min(self._first, first)
+            self._last = last if self._last is None else max(self._last, last)
+
+    def _write_steps(self) -> None:
+        if not self._steps.marked:
+            if self._first is not None and self._last is not None:
+                self._add_steps([0], [self._last - self._first], WHOLE_FILE)
+                self._sink.note(PASS, "The file marks no steps: it is taken for one step as a whole.")
+            return
+        for process, spans in self._steps.spans.items():
+            rank = self._rank_column(np.full(len(spans), process))
+            self._add_steps(list(range(len(spans))), (spans[:, 1] - spans[:, 0]).tolist(), "step", rank)
+
+    def _add_steps(
+        self, index: list[int], duration: list[int], kind: str, rank: Mapping[str, Any] | None = None
+    ) -> None:
+        rows = {"index": index, "duration_ns": duration, "role": ["measured"] * len(index), "kind": [kind] * len(index)}
+        self._sink.add("steps", PASS, {**rows, **(rank or {})})
+
+    def _describe(self, on_device: bool) -> None:
+        from wcbench.profilers.readers.base import PassFacts
+
+        if PASS not in self._sink.passes and (self._first is not None or on_device):
+            span = 0 if self._first is None or self._last is None else self._last - self._first
+            device = "cuda" if on_device else "cpu"
+            self._sink.describe(PASS, PassFacts(device=device, steps=self._steps.count, seconds=span / 1e9))
+        for text in self._doubts():
+            self._sink.note(PASS, text)
+
+    def _doubts(self) -> Iterator[str]:
+        if self._by_own_time and self._steps.marked:
+            yield "The file holds no launches: kernels are of the step in which they run, which may be a later one."
+        if self._clipped:
+            yield (
+                f"{self._clipped} calls outlived the call around them and were cut to its end "
+                f"({self._clipped_ns} ns in all)."
+            )
+        if self.lost:
+            yield f"{self.lost} launches have no device record: their kernels are missing."
+        if self.orphans:
+            where = " and belong to no step" if self._steps.marked else ""
+            yield f"{self.orphans} kernels have no launch in the file{where}."
+        if self.timeless:
+            yield f"{self.timeless} kernels carry no timestamp: they are in no span and no gap."
+
+
+_OTHER = link.PHASES.index(link.OTHER)
+
+
+class _Window:
+    """Launches in the order of process and id, of which only those are held that records may still ask for."""
+
+    def __init__(self, batches: Iterator[Rows]) -> None:
+        self._batches = batches
+        self._held: Rows = np.empty(0, LAUNCH)
+        self._hit = np.empty(0, np.bool_)
+        self._done = False
+        self._unmatched: dict[int, int] = {}
+
+    def match(self, records: Rows) -> Ints:
+        """For each record (sorted by process and id) the place of its launch among those held; -1 without one."""
+        last = (int(records["process"][-1]), int(records["number"][-1]))
+        self._drop((int(records["process"][0]), int(records["number"][0])))
+        while not self._done and (not len(self._held) or self._key(-1) <= last):
+            self._more()
+        found = np.full(len(records), -1, np.int64)
+        for process in np.unique(records["process"]).tolist():
+            first, end = (int(np.searchsorted(self._held["process"], process, side)) for side in ("left", "right"))
+            mine = np.flatnonzero((records["process"] == process) & (records["number"] >= 0))
+            ids = self._held["number"][first:end]
+            if not len(ids) or not len(mine):
+                continue
+            asked = records["number"][mine]
+            left, right = (np.searchsorted(ids, asked, side) for side in ("left", "right"))
+            hit = left < right
+            found[mine[hit]] = first + left[hit]
+            edges = np.zeros(len(ids) + 1, np.int64)
+            np.add.at(edges, left[hit], 1)
+            np.add.at(edges, right[hit], -1)
+            self._hit[first:end] |= np.cumsum(edges)[:-1] > 0
+        return found
+
+    def field(self, name: str, places: Ints) -> NDArray[Any]:
+        values: NDArray[Any] = self._held[name].astype(np.int64)
+        return _pick(values, places, ABSENT)
+
+    def unmatched(self) -> dict[int, int]:
+        """How many launches by the number of their name no record asked for; called at the end."""
+        while not self._done:
+            self._more()
+        self._count(self._held[~self._hit])
+        return self._unmatched
+
+    def _key(self, place: int) -> tuple[int, int]:
+        return int(self._held["process"][place]), int(self._held["number"][place])
+
+    def _more(self) -> None:
+        batch = next(self._batches, None)
+        if batch is None:
+            self._done = True
+            return
+        self._held = np.concatenate([self._held, batch])
+        self._hit = np.concatenate([self._hit, np.zeros(len(batch), np.bool_)])
+
+    def _drop(self, below: tuple[int, int]) -> None:
+        """Forget launches below the first record that may still come."""
+        process, number = self._held["process"], self._held["number"]
+        gone = (process < below[0]) | ((process == below[0]) & (number < below[1]))
+        self._count(self._held[gone & ~self._hit])
+        self._held, self._hit = self._held[~gone], self._hit[~gone]
+
+    def _count(self, launches: Rows) -> None:
+        for number, count in zip(*np.unique(launches["name"], return_counts=True), strict=True):
+            self._unmatched[int(number)] = self._unmatched.get(int(number), 0) + int(count)
+
+
+def _adopt(rows: Rows, known: Rows) -> None:
+    """Give calls outside every operator of their thread the operator that they name by External id."""
+    alone = np.flatnonzero((rows["op"] < 0) & (rows["external"] >= 0))
+    if not len(known) or not len(alone):
+        return
+    at = np.minimum(np.searchsorted(known["external"], rows["external"][alone]), len(known) - 1)
+    hit = known["external"][at] == rows["external"][alone]
+    mine, taken = alone[hit], known[at[hit]]
+    rows["op"][mine], rows["opname"][mine], rows["phase"][mine] = taken["row"], taken["name"], taken["phase"]
+
+
+def _pick(values: NDArray[Any], rows: Ints, otherwise: Any) -> NDArray[Any]:
+    """``values[row]`` for each row, and ``otherwise`` where the row is below zero."""
+    return np.where(rows >= 0, values[rows], otherwise) if len(values) else np.full(len(rows), otherwise)
+
+
+def _nullable(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    values = np.ascontiguousarray(values, np.int64)
+    return pa.array(values, mask=values < 0)
+
+
+def _present(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    values = np.ascontiguousarray(values)
+    return pa.array(values, mask=np.isnan(values))
+
+
+def _phases(codes: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(link.PHASES))
+
+
+def _sizes(sizes: NDArray[Any]) -> Any:
+    """A column of lists of three; null where the first is below zero."""
+    import pyarrow as pa
+
+    there = sizes[:, 0] >= 0
+    offsets = np.concatenate([[0], np.cumsum(there * 3)]).astype(np.int32)
+    values = pa.array(sizes[there].astype(np.int64).reshape(-1))
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~there))

@@ -1,0 +1,240 @@
+"""The report of an imported record: its sentences, sections and provenance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wcbench.errors import WcbenchError
+from wcbench.reports.lead import lead
+from wcbench.reports.model import Bars, Notes, Section, Text
+from wcbench.reports.profile_report import profile_report
+from wcbench.reports.terminal import terminal_view
+
+
+def text(section: Section) -> str:
+    return " ".join(block.text for block in section.blocks if isinstance(block, Text))
+
+
+def test_the_sentences(foreign: dict[str, Any]) -> None:
+    assert lead(foreign) == (
+        "rank0.json and 1 more file (kineto) hold 40 executions of kernels and copies on cuda:0 (NVIDIA "
+        "A100-SXM4-80GB): 100 µs of device time; the device was busy for 75.0 % of its span. Beside that it has 7 "
+        "values of hardware counters.",
+        "A step takes 12 ms (quartiles 12 to 13 ms, 2 steps on each of 2 ranks); the steps hold 40.0 % of the kernel "
+        "time.",
+        "1 of 2 checks of plausibility failed (launches without work: 3 of 100 launches have no device record).",
+        "The largest part of the kernel time goes to convolution (41.2 %); the top 3 of 16 kernels make up 53.8 %.",
+        "Import: 3 pieces of the files left out, 2 damaged pieces mended (section Left out).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tables", "sentence"),
+    [
+        ({}, "rank0.json and 1 more file (kineto) hold nothing that a report shows."),
+        ({"trainings": 1}, "rank0.json and 1 more file (kineto) hold 1 training run."),
+        (
+            {"totals": 1, "trainings": 5, "epochs": 70},
+            "rank0.json and 1 more file (kineto) hold 5 training runs, 70 evaluations and 1 sum by name.",
+        ),
+    ],
+)
+def test_files_without_a_device(foreign: dict[str, Any], tables: dict[str, int], sentence: str) -> None:
+    foreign.update(activity=None, hotspots=None, categories=None, losses=[], tables=tables, gates=None, passes={})
+    assert lead(foreign) == (sentence,)
+
+
+def test_a_trace_without_steps_says_so(foreign: dict[str, Any]) -> None:
+    foreign["hotspots"]["basis"] = "trace"
+    foreign["passes"]["timeline"]["step_ms_median"] = None
+    assert lead(foreign)[1] == "It marks no steps, so that the whole trace counts as one."
+    section = profile_report(foreign).section("hotspots")
+    assert "of the whole trace: 8.00 ms in 16 kernels, mean over 2 ranks." in text(section)
+    assert "per step" not in text(section)
+    assert [table.id for table in section.tables()] == ["hotspots-table"]
+
+
+@pytest.mark.parametrize(("basis", "words"), [("sums", "sums of a whole run"), ("all", "No step is marked")])
+def test_figures_that_are_of_no_step(foreign: dict[str, Any], basis: str, words: str) -> None:
+    foreign["hotspots"]["basis"] = basis
+    told = text(profile_report(foreign).section("hotspots"))
+    assert words in told
+    assert "nothing here is per step" in told
+
+
+def test_hotspots_show_the_whole_file_beside_the_steps(foreign: dict[str, Any]) -> None:
+    section = profile_report(foreign).section("hotspots")
+    assert "mean of 2 steps on each of 2 ranks. The steps hold 40.0 % of the time in the record" in text(section)
+    assert "5 records of synchronization (900 ns) left out" in text(section)
+    assert section.table("hotspots-whole").rows == ((0.6, "outside_kernel", 60_000.0, 4.0),)
+    foreign["hotspots"]["coverage"] = 1.0
+    section = profile_report(foreign).section("hotspots")
+    assert [table.id for table in section.tables()] == ["hotspots-table"]
+    assert "Everything in this section is per step." in text(section)
+
+
+def test_several_devices_are_counted(foreign: dict[str, Any]) -> None:
+    device = foreign["activity"]["devices"][0]
+    foreign["activity"]["devices"] = [{**device, "rank": rank} for rank in range(2)]
+    assert (
+        "on 2 devices (NVIDIA A100-SXM4-80GB) of 2 ranks: 100 µs of device time; the devices were" in lead(foreign)[0]
+    )
+
+
+def test_gates_stand_on_top_the_failed_ones_first(foreign: dict[str, Any]) -> None:
+    report = profile_report(foreign)
+    assert [section.id for section in report.sections][:2] == ["overview", "gates"]
+    section = report.section("gates")
+    assert section.table("gates-table").column("verdict") == ("FAILED", "held", "not checked")
+    assert "1 of 2 checks failed" in text(section)
+    assert "1 check could not be made" in text(section)
+    foreign["gates"].update(failed=0, rows=foreign["gates"]["rows"][:1], checked=1, not_checked=0)
+    assert text(profile_report(foreign).section("gates")) == "The one check that could be made held."
+    assert "plausibility" not in " ".join(lead(foreign))
+
+
+def test_a_live_record_says_what_failed_too(summary: dict[str, Any], foreign: dict[str, Any]) -> None:
+    assert len(lead(summary)) == 3
+    summary["gates"] = foreign["gates"]
+    assert lead(summary)[1].startswith("1 of 2 checks of plausibility failed")
+    assert "losses" not in [section.id for section in profile_report(summary).sections]
+
+
+def test_nothing_to_check_is_no_section(foreign: dict[str, Any]) -> None:
+    foreign["gates"]["rows"] = foreign["gates"]["rows"][2:]
+    assert "gates" not in [section.id for section in profile_report(foreign).sections]
+
+
+def test_activity(foreign: dict[str, Any]) -> None:
+    section = profile_report(foreign).section("activity")
+    table = section.table("activity-devices")
+    assert table.column("busy") == (0.75,)
+    assert table.column("hidden") == (1.0,)
+    assert table.column("no timestamp") == (1,)
+    assert section.table("activity-streams").column("stream") == ("7",)
+    (figure,) = section.figures()
+    assert isinstance(figure.data, Bars)
+    bars = [(bar.name, bar.share) for bar in figure.data.panels[0].bars]
+    assert bars == [("computation", 0.5), ("computation + communication", 0.25), ("idle", 0.25)]
+    notes = [line.text for block in section.blocks if isinstance(block, Notes) for line in block.items]
+    assert "1 of 40 executions has no timestamp." in notes
+    foreign["activity"]["devices"][0]["no_timestamp"] = 0
+    titles = [column.title for column in profile_report(foreign).section("activity").table("activity-devices").columns]
+    assert "no timestamp" not in titles
+
+
+def test_many_devices_have_figures_of_two_and_a_word_on_the_rest(foreign: dict[str, Any]) -> None:
+    foreign["activity"]["devices"] = [{**foreign["activity"]["devices"][0], "rank": rank} for rank in range(11)]
+    figures = list(profile_report(foreign).section("activity").figures())
+    assert [figure.id for figure in figures] == [f"activity-figure-{number}" for number in (1, 2, 3, 4)]
+    assert "3 more devices are in the table alone." in figures[-1].caption
+    assert "more devices" not in figures[0].caption
+
+
+def test_operators_and_sums(foreign: dict[str, Any]) -> None:
+    report = profile_report(foreign)
+    ops = report.section("ops")
+    assert ops.table("ops-table").column("on devices") == (5000.0, 0.0)
+    assert "24 calls of 2 operators in the whole record" in text(ops)
+    assert "(70.0 ns of kernels belong to no operator)" in text(ops)
+    for row in foreign["ops"]["rows"]:
+        row["device_ns"] = None
+    titles = [column.title for column in profile_report(foreign).section("ops").table("ops-table").columns]
+    assert "on devices" not in titles
+    table = report.section("totals").table("totals-runtime")
+    assert table.column("mean") == (4e3,)
+    assert "device" not in [column.title for column in table.columns]
+
+
+def test_counters_and_the_memory_timeline(foreign: dict[str, Any]) -> None:
+    report = profile_report(foreign)
+    counters = report.section("counters")
+    assert counters.table("counters-five").rows == (
+        ("achieved_occupancy", 0.5, 0.75, "m; at best"),
+        ("ipc_efficiency", None, None, "m; at best; the record holds no ipc"),
+    )
+    assert counters.table("counters-table").column("mean") == (512.0,)
+    assert "Metrics under the file's own names: own_metric." in text(counters)
+    memory = report.section("allocations")
+    assert memory.facts()["Peak"].value == 8 * 2**20
+    assert memory.table("allocations-table").rows == (
+        ("activation", 7 * 2**20, None),
+        ("parameter", 2**20, 2**20),
+    )
+
+
+def test_what_was_lost_stands_before_what_was_mended(foreign: dict[str, Any]) -> None:
+    section = profile_report(foreign).section("losses")
+    assert section.table("losses-table").column("done") == ("left out", "mended")
+    assert section.table("losses-table").column("count") == (3, 2)
+    assert text(section).startswith("3 pieces of the files are not in this record; 2 pieces were damaged")
+    foreign["losses"] = []
+    assert text(profile_report(foreign).section("losses")).startswith("Nothing was lost")
+
+
+def test_the_files_and_the_machine(foreign: dict[str, Any]) -> None:
+    report = profile_report(foreign)
+    assert report.subtitle == "Imported profile: kineto, on cuda"
+    assert report.provenance.startswith("Imported 2026-11-30 15:29 UTC")
+    section = report.section("provenance")
+    files = section.table("provenance-files")
+    assert files.column("file") == ("/data/rank0.json", "/data/rank1.json")
+    assert files.column("rank") == (0, 1)
+    assert "refused because" not in [column.title for column in files.columns]
+    facts = section.facts()
+    assert facts["GPUs"].value == "8 × NVIDIA A100-SXM4-80GB"
+    assert facts["Processes of the job"].value == 2
+    assert "Processor" not in facts
+    foreign["source"]["files"][1]["refused"] = "It is empty."
+    files = profile_report(foreign).section("provenance").table("provenance-files")
+    assert files.column("refused because") == (None, "It is empty.")
+
+
+def test_overview_tells_only_what_the_files_tell(foreign: dict[str, Any]) -> None:
+    section = profile_report(foreign).section("overview")
+    facts = section.facts()
+    assert facts["Read from"].value == "rank0.json, rank1.json"
+    assert (facts["Device"].value, facts["Device"].hint) == ("cuda", "NVIDIA A100-SXM4-80GB")
+    assert facts["Executions on devices"].value == 40
+    assert not {"Preset", "Batch", "Precision", "Throughput", "Parameters"} & set(facts)
+    assert [column.title for column in section.table("overview-where").columns] == ["section", "pass", "device"]
+    foreign["passes"]["timeline"].update(preset="paper", batch_size=8)
+    facts = profile_report(foreign).section("overview").facts()
+    assert (facts["Preset"].value, facts["Batch"].value) == ("paper", 8)
+
+
+def test_gpus_of_several_kinds_are_not_guessed(foreign: dict[str, Any]) -> None:
+    foreign["machine"]["gpus"] = [{"name": "one"}, {"name": "another"}]
+    assert profile_report(foreign).section("overview").facts()["Device"].hint == ""
+    foreign["passes"]["timeline"]["device"] = "cuda:1"
+    assert profile_report(foreign).section("overview").facts()["Device"].hint == "another"
+
+
+def test_missing_parts_are_one_sentence(foreign: dict[str, Any]) -> None:
+    section = profile_report(foreign).section("notes")
+    assert text(section).startswith(
+        "The imported files hold nothing for these parts of a report: complexity, scaling, "
+    )
+    assert all(
+        "Not in this report" not in line.text for b in section.blocks if isinstance(b, Notes) for line in b.items
+    )
+
+
+def test_steps_of_an_import(foreign: dict[str, Any]) -> None:
+    section = profile_report(foreign).section("steps")
+    assert set(section.facts()) == {"Step time, median"}
+    (figure,) = section.figures()
+    assert figure.caption.startswith("Every step of pass timeline on each of 2 ranks.")
+
+
+def test_a_terminal_shows_each_section(foreign: dict[str, Any]) -> None:
+    for section in profile_report(foreign).sections:
+        assert terminal_view(foreign, section.id) is not None
+
+
+@pytest.mark.parametrize("section", ["activity", "ops", "totals", "counters", "convergence", "allocations", "losses"])
+def test_a_section_that_a_record_has_not_is_told_with_its_reason(summary: dict[str, Any], section: str) -> None:
+    with pytest.raises(WcbenchError, match=rf"This record has no {section}\. (No|It) .+\."):
+        terminal_view(summary, section)
