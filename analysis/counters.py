@@ -85,7 +85,8 @@ def counters(profile: Profile) -> Counters | None:
 
 def _durations(profile: Profile) -> pd.Series:
     """Nanoseconds by row of table kernels."""
-    return profile.columns("kernels", ["duration_ns"])["duration_ns"].to_pandas()
+    found: pd.Series[Any] = profile.columns("kernels", ["duration_ns"])["duration_ns"].to_pandas()
+    return found
 
 
 def _canonical(frame: pd.DataFrame, durations: pd.Series) -> pd.DataFrame:

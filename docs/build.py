@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/ from the code: commands, record, categories, passes, tasks, formats.
+"""Write the generated pages of docs/ from the code: commands, record, categories, passes, tasks, formats, features.
 
 `make docs` runs it; `tests/test_docs.py` fails when a page is not what the code says.
 """
@@ -256,6 +256,13 @@ def formats() -> str:
     return "\n".join(parts) + "\n"
 
 
+def features() -> str:
+    """Every feature of a study, and the named sets."""
+    from wcbench.analysis.features import features_page
+
+    return features_page()
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands,
     "record.md": record,
@@ -263,6 +270,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "passes.md": passes,
     "tasks.md": tasks,
     "formats.md": formats,
+    "features.md": features,
 }
 
 

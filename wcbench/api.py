@@ -272,6 +272,8 @@ def read(
     paths = [Path(f) for f in ([files] if isinstance(files, str | Path) else files)]
     if not paths:
         raise UsageError("There is no file to read.", "Name a file or a folder.")
+    if name is not None and (name != name.strip() or not name.strip(".") or len(name) > 120 or not name.isprintable()):
+        raise UsageError(f"{name[:120]!r} is no name for a record.", "Take letters, digits, dots and dashes.")
     target = Path(out) if out is not None else None
     if save or target is not None:
         record.check_place(target or runs_root(runs) / "new", force=force)

@@ -231,7 +231,7 @@ def _put_together(parts: Sequence[Part], target: Path) -> Gathered:
     losses = [loss for part in parts for loss in part.losses]
     losses += [Loss(part.label, "the file", part.refused) for part in parts if part.refused is not None]
     ranks, told = _ranks(kept)
-    notes += told
+    notes += [*told, *_twins(kept)]
     losses += _leave_out_seconds(kept)
     rows = _write_tables(kept, ranks, target)
     return Gathered(
@@ -272,7 +272,7 @@ def _ranks_of(ranked: Sequence[Part]) -> tuple[dict[Path, int], list[str]]:
     told = [part.rank for part in ranked]
     if None not in told and len(set(told)) == len(told):
         return {part.folder: rank for part, rank in zip(ranked, told, strict=True) if rank is not None}, []
-    named = [_named_rank(part) for part in ranked]
+    named = [_named_rank(part, 2 if len(ranked) > 1 else 1) for part in ranked]
     if None not in named and len(set(named)) == len(named):
         ranks, how = [rank or 0 for rank in named], "taken from the names of the files"
     else:
@@ -284,9 +284,19 @@ def _ranks_of(ranked: Sequence[Part]) -> tuple[dict[Path, int], list[str]]:
     return found, [f"{what}: {how} ({', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)})."]
 
 
-def _named_rank(part: Part) -> int | None:
-    """The rank in the name of a file or, where that has none, of its folder: rank3.json, rank_3/trace.json."""
-    for name in re.split(r"[/\\:]", part.label)[:-3:-1]:
+def _twins(parts: Sequence[Part]) -> Iterator[Note]:
+    """Files of equal content: perhaps one file under two names, which counts twice."""
+    first: dict[str, str] = {}
+    for part in parts:
+        if part.sha256 is not None and part.sha256 in first:
+            yield Note("import", f"{part.label} is byte for byte {first[part.sha256]}: both are counted.")
+        elif part.sha256 is not None:
+            first[part.sha256] = part.label
+
+
+def _named_rank(part: Part, names: int) -> int | None:
+    """The rank in the last of a path's ``names`` that has one: rank3.json, rank_3/trace.json."""
+    for name in re.split(r"[/\\:]", part.label)[: -1 - names : -1]:
         if found := _RANK.findall(name):
             return int(found[-1])
     return None

@@ -9,6 +9,7 @@ import bz2
 import contextlib
 import hashlib
 import lzma
+import os
 import tarfile
 import tempfile
 import zipfile
@@ -30,6 +31,7 @@ MAX_FILES = 100_000
 BOMB_BYTES, BOMB_RATIO = 1 << 28, 200
 """What grows beyond these bytes at more than this ratio is a bomb; real traces compress 10 to 50 times."""
 
+_MEMBER_CHUNK = 1 << 14  # what is read at once of a cut member is lost
 MAX_MEMBERS_BYTES = 1 << 36
 """Of an archive's members together, uncompressed (64 GiB)."""
 
@@ -177,11 +179,21 @@ def _inflated(label: str, first: bytes, rest: Iterator[bytes], lost: Lost, size:
     from isal import isal_zlib
 
     taken = given = 0
+    held = b""
     unpacker = isal_zlib.decompressobj(wbits=31)
     for chunk in _chain(first, rest):
-        data: bytes = chunk
-        taken += len(data)
-        while data:
+        data: bytes = held + chunk
+        taken += len(chunk)
+        held, more = b"", True
+        while more:
+            if unpacker.eof:  # another member may follow
+                data = data.lstrip(b"\0")
+                if not data.startswith(_GZIP):
+                    held = data if data == _GZIP[:1] else b""
+                    if data and not held:
+                        lost("bytes", "they stand behind the end of the gzip stream", offset=given)
+                    break
+                unpacker = isal_zlib.decompressobj(wbits=31)
             try:
                 out = unpacker.decompress(data, size)
             except (zlib.error, isal_zlib.error) as error:  # type: ignore[misc]  # the stub calls it no class
@@ -191,16 +203,8 @@ def _inflated(label: str, first: bytes, rest: Iterator[bytes], lost: Lost, size:
             _no_bomb(label, taken, given)
             if out:
                 yield out
-            if unpacker.eof:
-                data = unpacker.unused_data.lstrip(b"\0")
-                if not data.startswith(_GZIP):
-                    if data:
-                        lost("bytes", "they stand behind the end of the gzip stream", offset=given)
-                    data = b""
-                else:
-                    unpacker = isal_zlib.decompressobj(wbits=31)
-            else:
-                data = unpacker.unconsumed_tail
+            data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+            more = bool(data) or (len(out) == size and not unpacker.eof)  # it may hold back what did not fit
     if not unpacker.eof:
         lost("the rest of the file", "its gzip stream ends early: the file is cut", offset=given)
 
@@ -214,6 +218,8 @@ def _decompressed(
     for chunk in _chain(first, rest):
         data: bytes = chunk
         taken += len(data)
+        if unpacker.eof and (data := data.lstrip(b"\0")):
+            unpacker = new()
         while data or not (unpacker.eof or unpacker.needs_input):
             try:
                 out = unpacker.decompress(data, CHUNK)
@@ -276,9 +282,9 @@ def expand(paths: Sequence[Path], workspace: Path, lost: Callable[[str], Lost]) 
     seen: set[Path] = set()
     refused: ReadError | None = None
     for path in paths:
+        if not os.path.exists(path):  # Path.exists raises on a name that is too long
+            raise ReadError(f"{str(path)[:300]} does not exist.", "Check the path.")
         files = _folder(path) if path.is_dir() else [path]
-        if not path.exists():
-            raise ReadError(f"{path} does not exist.", "Check the path.")
         if not files:
             raise ReadError(f"{path} holds no files.", "Name the folder that holds the traces.")
         for file in files:
@@ -330,12 +336,17 @@ def _members(path: Path, kind: str, workspace: Path, lost: Lost) -> list[Source]
             handle, target = tempfile.mkstemp(prefix="member-", dir=workspace)
             found.append(Source(Path(target), f"{path}:{name}"))  # of a cut archive's last member there is a part
             with open(handle, "wb") as out:
-                while data := stream.read(CHUNK):
-                    total += len(data)
-                    _no_bomb(str(path), path.stat().st_size, total)
-                    if total > MAX_MEMBERS_BYTES:
-                        raise ReadError(f"{path} unpacks to more than 64 GiB.", "Unpack the files you need.")
-                    out.write(data)
+                try:
+                    while data := stream.read(_MEMBER_CHUNK):
+                        total += len(data)
+                        _no_bomb(str(path), path.stat().st_size, total)
+                        if total > MAX_MEMBERS_BYTES:
+                            raise ReadError(f"{path} unpacks to more than 64 GiB.", "Unpack the files you need.")
+                        out.write(data)
+                except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                    if kind == "tar":  # what follows cannot be found
+                        raise
+                    lost(f"the rest of {name}", f"it is damaged in the archive: {error}")
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, OSError, RuntimeError) as error:
         lost("the rest of the archive", f"it is damaged: {error}")
     if not found:
@@ -347,9 +358,15 @@ def _opened(path: Path, kind: str, lost: Lost) -> Iterator[tuple[str, IO[bytes]]
     if kind == "zip":
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
-                if not info.is_dir():
-                    with archive.open(info) as stream:
-                        yield info.filename, stream
+                if info.is_dir():
+                    continue
+                try:
+                    stream = archive.open(info)
+                except (RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:  # encrypted, unknown method
+                    lost(info.filename, f"it cannot be unpacked: {error}")
+                    continue
+                with stream:
+                    yield info.filename, stream
         return
     with tarfile.open(path, "r|*") as tar:
         for member in tar:

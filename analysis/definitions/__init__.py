@@ -1,0 +1,1 @@
+"""Features of a workload, one module a group of the catalogue; `wcbench.analysis.features` lists them."""
