@@ -249,11 +249,28 @@ def formats() -> str:
     ]
     readers = [(row.name, READERS.load(row.name)) for row in READERS]
     parts += [f"| `{name}` | {found.title} |" for name, found in readers]
+    told: dict[str, list[str]] = {}
     for name, found in readers:
-        text = inspect.cleandoc(found.__doc__) if "__doc__" in vars(found) and found.__doc__ else ""
-        if text:
-            parts += ["", f"## {name}\n", text]
+        told.setdefault(found.__module__, []).append(name)
+    for module, names in told.items():
+        text = inspect.cleandoc(sys.modules[module].__doc__ or "")
+        parts += ["", f"## {', '.join(names)}\n", _fenced(text)]
     return "\n".join(parts) + "\n"
+
+
+def _fenced(text: str) -> str:
+    """A docstring as Markdown: tables of reStructuredText as they stand."""
+    lines: list[str] = []
+    open_ = False
+    for line in text.splitlines():
+        if line.startswith("====") and not open_:
+            lines.append("```text")
+            open_ = True
+        elif open_ and not line:
+            lines.append("```")
+            open_ = False
+        lines.append(line)
+    return "\n".join([*lines, *(["```"] if open_ else [])])
 
 
 def features() -> str:

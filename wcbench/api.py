@@ -23,6 +23,8 @@ from wcbench.record import Profile
 from wcbench.tasks import catalog
 
 if TYPE_CHECKING:
+    from wcbench.analysis.placement import Placement
+    from wcbench.analysis.study import Study
     from wcbench.analysis.sweep import Point, Sweep
     from wcbench.profilers.doctor import Check
     from wcbench.profilers.request import Progress
@@ -301,6 +303,110 @@ def _name_of(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip(".-")[:80] or "import"
 
 
+def study(
+    runs: Sequence[str | Path | Profile] = (),
+    *,
+    suites: Sequence[str] = (),
+    against: str | None = None,
+    features: str | Sequence[str] = "operators",
+    table: str | Path | None = None,
+    recipe: str = "wcbench",
+    mix: bool = False,
+    radius: float | None = None,
+    changes: int | None = None,
+    out: str | Path | None = None,
+    jobs: int | None = None,
+    root: str | Path | None = None,
+    seed: int = 0,
+    told: Callable[[str, int, int, str], None] | None = None,
+    command: Sequence[str] | None = None,
+) -> Study:
+    """The provably minimal subset of workloads, and how a suite compares with another (docs/study.md).
+
+    Parameters
+    ----------
+    runs : records, or what `load` takes. Or ``suites`` : ids of suites, whose tasks are profiled where no record of
+        their operators at preset paper is there. Or ``table`` : a CSV of workloads x metrics with its units.
+    against : id of the suite to compare with; of a table, a word of its column suite.
+    features : a set ("operators", "gpu", "training", "core", "aibench5", "all") or names.
+    recipe : "aibench2021" sets the paper's own way beside ours. ``mix`` : let presets, devices and precisions mix.
+    radius : in place of r*, which is the distance of a workload to itself under ``changes`` (at most so many a
+        workload; None: all, 0: none).
+    out : folder of the study: finished parts are kept there, and a study that was stopped goes on. None keeps nothing.
+    jobs : tasks at a time, each in a process of its own; None is one a core. ``root`` : folder of all records.
+    told : called as ``told(stage, done, total, text)``.
+
+    Raises
+    ------
+    UsageError, ReadError, RecordError : see `wcbench.errors`. A task that fails is left out, and named in the result.
+    """
+    from wcbench.analysis import study as made
+    from wcbench.analysis.study_run import ALL, Asked, check_folder, run
+
+    settings = made.Settings(radius=radius, recipe=recipe, seed=seed)
+    folder = None if out is None else Path(out)
+    if table is not None:
+        from wcbench.analysis.study_table import table_inputs
+
+        if runs or suites:
+            raise UsageError("A study is of a table, of records or of suites.", "Give one of the three.")
+        if folder is not None:
+            check_folder(folder)
+        found = made.make_study(table_inputs(Path(table), against), settings)
+        if folder is not None:
+            found.save(folder)
+        return found
+    asked = Asked(
+        runs=[entry if isinstance(entry, Profile) else load(entry, runs=root) for entry in runs],
+        suites=tuple(suites),
+        against=against,
+        features=(features,) if isinstance(features, str) else tuple(features),
+        mix=mix,
+        changes=ALL if changes is None else changes,
+        settings=settings,
+        out=folder,
+        root=runs_root(root),
+        command=command or ("wcbench.study(...)",),
+    )
+    return run(asked, _study_capture(jobs, asked.root), told)
+
+
+def _study_capture(jobs: int | None, root: Path) -> Any:
+    """What a study runs tasks with."""
+    from wcbench.analysis.study_run import Capture, Told
+    from wcbench.machine import cpu
+
+    if jobs is not None and jobs < 1:
+        raise UsageError(f"--jobs {jobs} is refused.", "Give a whole number from 1 up.")
+    count = jobs or cpu()["usable_cores"] or 1
+
+    def settings(task: str) -> Mapping[str, Any]:
+        from wcbench.tasks.load import load_task
+
+        return vars(load_task(task).presets["paper"])
+
+    def profiled(tasks: Sequence[str], tell: Told) -> list[tuple[str, Path | None, str | None]]:
+        from wcbench.profilers.suite import profile_tasks
+
+        def one(run: TaskRun, done: int, total: int) -> None:
+            tell("profile", done, total, f"{run.task}: {run.error or f'{run.seconds:.0f} s'}")
+
+        record.check_place(root / "new", force=False)
+        options = {"passes": ["operators"], "preset": "paper", "runs": root}
+        return [(r.task, r.path, r.error) for r in profile_tasks(tasks, options, jobs=count, told=one)]
+
+    def derived(asked: Sequence[Mapping[str, Any]], tell: Told) -> list[tuple[str, Mapping[str, str], str | None]]:
+        from wcbench.profilers.changes import Job, JobDone, run_jobs
+
+        def one(job: JobDone, done: int, total: int) -> None:
+            tell("features", done, total, f"{job.workload}: {job.error or f'{job.made} made, {job.kept} kept'}")
+
+        found = run_jobs([Job(**entry) for entry in asked], at_a_time=count, told=one)
+        return [(job.workload, job.failed, job.error) for job in found]
+
+    return Capture(settings, profiled, derived)
+
+
 def _resolve(task: Any) -> tuple[str, str | None, Task]:
     """Name, variant and object of what was asked for."""
     from wcbench.tasks.base import Task
@@ -439,6 +545,36 @@ def export(
         else:
             note(done.note)
     return done.path
+
+
+def place(
+    run: Profile | str | Path,
+    space: str | Path | None = None,
+    *,
+    runs: str | Path | None = None,
+    mix: bool = False,
+) -> Placement:
+    """Place a record with an operators pass in a frozen reference space.
+
+    Parameters
+    ----------
+    run : a record in hand, or what `load` takes.
+    space : a reference's file, its id, or the folder of a study; None takes the one that comes with wcbench.
+    mix : let its origin, preset, device and precision differ from the reference's.
+
+    Returns
+    -------
+    Placement : nearest tasks, whether one lies within r*, which features set it apart, and what was not compared.
+
+    Raises
+    ------
+    UsageError : there is no such record or space, they mix, or the record has no feature of the space.
+    """
+    from wcbench.analysis.place import place as placed
+    from wcbench.analysis.reference import load_reference
+
+    reference = load_reference(space)
+    return placed(run if isinstance(run, Profile) else load(run, runs=runs), reference, mix=mix)
 
 
 @dataclass(frozen=True)

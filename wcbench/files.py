@@ -34,5 +34,15 @@ class HeldFolder:
     """A temporary folder that goes when the last who holds this object lets go of it, or at the end of the process."""
 
     def __init__(self, prefix: str, place: Path | None = None) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        home = Path(tempfile.gettempdir()) if place is None else place
+        _remove_dead(home, prefix)
+        self.path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=home))
         self.remove = weakref.finalize(self, shutil.rmtree, self.path, True)
+
+
+def _remove_dead(home: Path, prefix: str) -> None:
+    """Remove what processes left that were killed: their folders' names begin with their numbers."""
+    for left in home.glob(f"{prefix}*-*"):
+        number = left.name.removeprefix(prefix).partition("-")[0]
+        if number.isdigit() and not Path("/proc", number).exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)

@@ -266,7 +266,7 @@ RULES_VERSION: int = _RULES.version
 FULL: Mapping[str, str] = _RULES.full
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=1 << 19)
 def _classify(name: str, host: bool) -> Category:
     return _RULES.classify(name, host=host)
 

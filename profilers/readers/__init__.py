@@ -66,7 +66,7 @@ def detect(head: Head) -> Reader:
     if b'"ph"' in head.data and b'"ts"' in head.data:
         raise ReadError(
             f"{label} is a Chrome trace of no tool known here: it has no categories or threads that tell kernels.",
-            "If torch.profiler wrote it, name it by --format kineto.",
+            "Its tool may have another export, with a category (cat) on each event.",
         )
     raise ReadError(
         f"{label} is of no format that is read here; it begins with {head.data[:40]!r}.",

@@ -36,10 +36,13 @@ class Reader:
     ----------
     name : what `--format` takes, e.g. "kineto".
     title : one line for help and documents: which tools write it, which versions were seen.
+    ranked : whether a file is of one process, so that several files are ranks of a job; those of other formats hold
+        different things of one process.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
+    ranked: ClassVar[bool] = False
 
     def recognizes(self, head: Head) -> bool:
         """Whether the file's content is of this format; its name plays no part."""

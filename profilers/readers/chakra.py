@@ -38,6 +38,7 @@ class Chakra(Reader):
 
     name = "chakra"
     title = "Chakra execution trace (protobuf .et of 0.0.4, or JSON with workload_graph) converted from PyTorch"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         if head.stripped.startswith(b"{"):

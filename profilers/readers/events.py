@@ -17,7 +17,7 @@ import msgspec
 from wcbench.errors import ReadError
 from wcbench.profilers.readers.base import Lost, Sink, Source
 
-MAX_EVENT = 1 << 26
+MAX_EVENT = 1 << 24
 """Bytes of one event from which it is skipped."""
 MAX_METADATA = 1 << 24
 """Bytes in front of the events, and behind them, that are looked at for what the file says of itself."""
@@ -25,6 +25,9 @@ MAX_METADATA = 1 << 24
 _WINDOW = 1 << 15
 _BETWEEN = b", \t\r\n"
 _MAX_JOINED = 8
+_MAX_STARTS = 8
+"""Places that look like the beginning of the list of events and are tried: further ones are within something else."""
+_MAX_MENDED = 1 << 21
 _MAX_TRIED, _MAX_SALVAGED = 64, 1 << 16
 """Places in a damaged piece at which an event may begin that are tried, and the bytes it may have: each costs time."""
 _LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -142,7 +145,7 @@ class Events(Generic[E]):
         if buffer[blank : blank + 1] == b"[":
             self._tail_due = False
             return blank + 1
-        for found in _LIST.finditer(buffer):
+        for found in islice(_LIST.finditer(buffer), _MAX_STARTS):
             if self._read_metadata(buffer[blank : found.start()].rstrip().rstrip(b",") + b"}", blank):
                 return found.end()
         first = _LIST.search(buffer)
@@ -225,7 +228,7 @@ class Events(Generic[E]):
         text = text.lstrip(_BETWEEN)
         if not text:
             return
-        for version in (text, mended(text)):
+        for version in (text, mended(text)) if len(text) <= _MAX_MENDED else (text,):
             try:
                 event = self._one.decode(version)
             except msgspec.ValidationError:

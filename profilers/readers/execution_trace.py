@@ -52,6 +52,7 @@ class ExecutionTrace(Reader):
 
     name = "et"
     title = "PyTorch execution trace (JSON, schemas 1.0.1 to 1.1.1-chakra.0.0.4)"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         start = head.text[: 1 << 16]

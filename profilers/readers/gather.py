@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import re
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -49,6 +51,7 @@ class Part:
     label: str
     folder: Path
     format: str = ""
+    ranked: bool = False
     rank: int | None = None
     own_ranks: bool = False
     world_size: int | None = None
@@ -126,7 +129,7 @@ def read_part(source: Source, folder: Path, form: str | None) -> Part:
     part = Part(source.label, folder)
     try:
         found = detect(Head(source, source.head())) if form is None else reader(form)
-        part.format = found.name
+        part.format, part.ranked = found.name, found.ranked
         found.read(source, sink)
         sink.finish()
         if not sink.rows and not sink.notes:
@@ -201,12 +204,30 @@ def _in_parallel(
 
 @contextlib.contextmanager
 def _processes(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh interpreters: a fork would copy the state of Arrow's threads. After an error no further file is begun."""
-    pool = ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn"))
+    """Fresh interpreters: a fork would copy the state of Arrow's threads. They end with this process, however it ends,
+    and at once where this is left by an error or a signal."""
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with, initargs=(os.getpid(),)
+    )
     try:
         yield pool
+    except BaseException:
+        for process in list((getattr(pool, "_processes", None) or {}).values()):
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _end_with(parent: int) -> None:
+    """Watch the parent from a thread: a worker whose parent is gone would wait for work for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="wcbench-watch").start()
 
 
 def _alone(source: Source, folder: Path, form: str | None) -> Part:
@@ -227,11 +248,11 @@ def _alone(source: Source, folder: Path, form: str | None) -> Part:
 
 def _put_together(parts: Sequence[Part], target: Path) -> Gathered:
     kept = [part for part in parts if part.refused is None]
-    notes = [note for part in kept for note in part.notes]
+    notes = _notes(kept)
     losses = [loss for part in parts for loss in part.losses]
     losses += [Loss(part.label, "the file", part.refused) for part in parts if part.refused is not None]
     ranks, told = _ranks(kept)
-    notes += [*told, *_twins(kept)]
+    notes += [*told, *_twins(kept), *_machines(kept)]
     losses += _leave_out_seconds(kept)
     rows = _write_tables(kept, ranks, target)
     return Gathered(
@@ -262,7 +283,7 @@ def _ranks(parts: Sequence[Part]) -> tuple[dict[Path, int], list[Note]]:
     ranks = {part.folder: part.rank for part in parts if part.rank is not None}
     notes: list[Note] = []
     for passname in _RANKED:
-        found, told = _ranks_of([part for part in parts if passname in part.passes and not part.own_ranks])
+        found, told = _ranks_of([p for p in parts if passname in p.passes and p.ranked and not p.own_ranks])
         ranks = {**found, **ranks} if not told else {**ranks, **found}
         notes += [Note(passname, text) for text in told]
     return ranks, notes
@@ -282,6 +303,42 @@ def _ranks_of(ranked: Sequence[Part]) -> tuple[dict[Path, int], list[str]]:
         return found, []  # formats that know no ranks: there is nothing to guess
     what = "The file does not say its rank" if len(ranked) == 1 else "The files do not all say ranks of their own"
     return found, [f"{what}: {how} ({', '.join(map(str, ranks[:8]))}{', ...' * (len(ranks) > 8)})."]
+
+
+_DIGITS = re.compile(r"\d+")
+
+
+def _notes(parts: Sequence[Part]) -> list[Note]:
+    """What files noted; of several files by name, and notes that differ in their numbers alone once."""
+    if len(parts) == 1:
+        return list(parts[0].notes)
+    alike: dict[tuple[str, str], list[tuple[str, Note]]] = {}
+    for part in parts:
+        for note in dict.fromkeys(part.notes):
+            key = (note.about, _DIGITS.sub("0", note.text))
+            alike.setdefault(key, []).append((part.label.rpartition("/")[2], note))
+    return [_one_note(found, len(parts)) for found in alike.values()]
+
+
+def _one_note(found: Sequence[tuple[str, Note]], files: int) -> Note:
+    label, first = found[0]
+    same = len({note.text for _, note in found}) == 1
+    if same and len(found) == files:
+        return first
+    more = len(found) - 1
+    others = (
+        f"; {more} more file{'s say' if more > 1 else ' says'} {'this' if same else 'the like'} too" if more else ""
+    )
+    return Note(first.about, f"{first.text} ({label}{others}.)")
+
+
+def _machines(parts: Sequence[Part]) -> Iterator[Note]:
+    """Files of different devices: what is averaged over them is of none of them."""
+    names = {str(gpu.get("name")) for part in parts for gpu in part.facts.get("gpus", ()) if gpu.get("name")}
+    if len(names) > 1:
+        yield Note(
+            "import", f"The files are of different devices ({', '.join(sorted(names))}): means are of none of them."
+        )
 
 
 def _twins(parts: Sequence[Part]) -> Iterator[Note]:
@@ -387,7 +444,7 @@ def _both(one: PassFacts, other: PassFacts) -> PassFacts:
         return getattr(one, name) if getattr(one, name) == getattr(other, name) else None
 
     return PassFacts(
-        device=one.device if one.device == other.device or other.device != "cuda" else other.device,
+        device=_device(one.device, other.device),
         steps=max(one.steps, other.steps),
         seconds=max(one.seconds, other.seconds),
         warmup=one.warmup,
@@ -401,12 +458,22 @@ def _both(one: PassFacts, other: PassFacts) -> PassFacts:
     )
 
 
+def _device(one: str, other: str) -> str:
+    if one == other:
+        return one
+    return "cuda" if {one, other} == {"cuda", "cpu"} else "several"
+
+
 def _facts(parts: Sequence[Part]) -> dict[str, Any]:
-    """The machine, by the first file that tells of it."""
+    """The machine, as the files tell of it: devices of all of them, other facts of the first that has them."""
     found: dict[str, Any] = {}
+    gpus: list[Any] = []
     for part in parts:
+        gpus += [gpu for gpu in part.facts.get("gpus", ()) if gpu not in gpus]
         for key, value in part.facts.items():
             found.setdefault(key, value)
+    if gpus:
+        found["gpus"] = gpus
     sizes = [part.world_size for part in parts if part.world_size is not None]
     if sizes:
         found["world_size"] = max(sizes)

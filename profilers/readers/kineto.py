@@ -1,4 +1,17 @@
-"""torch.profiler's Chrome traces (Kineto), of every layout since 2020, of any device or of a CPU alone."""
+"""torch.profiler's Chrome traces (Kineto), of every layout since 2020, of any device or of a CPU alone.
+
+Layouts differ in case and names of categories, in the type of times (whole microseconds, or fractions relative to
+`baseTimeNanoseconds`), in where a stream's number stands, and in what a kernel tells of itself. What is needed is read
+whatever the layout; categories that nothing is made of are dropped while reading, and noted unless every trace has
+them.
+
+- Kernels, copies and fills are rows of `kernels`; their device is `cuda:N` as torch names it, of AMD's GPUs too, where
+  N is the number that the profiler gives (of ROCm an agent, not an index of deviceProperties).
+- `External id` is not asked where it repeats the correlation, as on all calls of torch 2.0 to 2.3.
+- Ranges of CUPTI's range profiler (`cuda_profiler_range`) are rows of `counters`: their times are those of replays.
+- Occupancy is an estimate in whole per cent: 0 is "under half a per cent".
+- `Collective name` on a kernel makes it communication, whatever its own name.
+"""
 
 from __future__ import annotations
 
@@ -129,6 +142,7 @@ _SIGNS = (
 class Kineto(Reader):
     name: ClassVar[str] = "kineto"
     title: ClassVar[str] = "torch.profiler (Kineto) Chrome trace, .json or .json.gz, of 2020 to today"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         start = head.stripped
@@ -152,6 +166,7 @@ class _Reading:
         self._threads: dict[Any, int] = {}
         self._taken: set[int] = set()
         self._devices: dict[Any, int] = {}
+        self._pids: dict[Any, int] = {}
         self._kept = self._open = 0
         self._exact = False
         self._base = 0
@@ -240,7 +255,7 @@ class _Reading:
             start, duration = start[timed], duration[timed]
         columns = {
             "name": self._names(events),
-            "process": np.zeros(len(events), np.int64),
+            "process": _numbers_of([event.pid for event in events], self._pids, lambda _pid: len(self._pids)),
             "thread": _numbers_of([(event.pid, event.tid) for event in events], self._threads, self._thread),
             "start": start,
             "end": start + duration,
@@ -285,7 +300,7 @@ class _Reading:
         collectives = [a.collective for a in args]
         self._timeline.device(
             name=self._names(events),
-            process=np.zeros(len(events), np.int64),
+            process=np.full(len(events), ABSENT),  # the pid of device records is the device's number
             device=_numbers_of(labels, self._devices, self._device),
             stream=self._streams(events, args),
             start=start,
@@ -334,6 +349,8 @@ class _Reading:
 
     def _facts(self) -> None:
         metadata = self._events.metadata
+        if not self._base:  # most writers put it behind the events
+            self._timeline.base = _base(metadata.get("baseTimeNanoseconds"))
         info = metadata.get("distributedInfo")
         if isinstance(info, Mapping):
             self._sink.rank = _count(info.get("rank"))

@@ -11,57 +11,16 @@ from numpy.typing import NDArray
 
 from wcbench.profilers import link
 from wcbench.profilers.link import HostEvents, Ints, Nesting
+from wcbench.profilers.readers.join import Window, pick
 from wcbench.profilers.readers.rows import ABSENT, CALLS, HOST, LAUNCH, MARK, OPS, RUNTIME, Names, Stages
 from wcbench.profilers.readers.spill import Rows
+from wcbench.profilers.readers.steps import Mark, Steps
 from wcbench.schema import WHOLE_FILE
 
 if TYPE_CHECKING:
     from wcbench.profilers.readers.base import Sink
 
 PASS = "timeline"
-
-
-class Steps:
-    """The steps of a file, by the marks of each of its processes; without marks everything is step 0.
-
-    ``marks`` are (family, process, start, end, name); of several families the first one counts.
-    """
-
-    def __init__(self, marks: Sequence[tuple[int, int, int, int, int]]) -> None:
-        family = min((mark[0] for mark in marks), default=None)
-        spans: dict[int, set[tuple[int, int]]] = {}
-        for kind, process, start, end, _ in marks:
-            if kind == family:
-                spans.setdefault(process, set()).add((start, end))
-        self.spans = {process: np.array(sorted(found), np.int64) for process, found in spans.items()}
-        self._any = next(iter(self.spans.values()), None) if len(self.spans) == 1 else None
-
-    @property
-    def marked(self) -> bool:
-        return bool(self.spans)
-
-    @property
-    def count(self) -> int:
-        """Steps of the process that has most."""
-        return max((len(spans) for spans in self.spans.values()), default=1)
-
-    def of(self, process: NDArray[Any], times: NDArray[Any]) -> Ints:
-        """The step in which each time lies; -1 outside all of them."""
-        if not self.marked:
-            return np.zeros(len(times), np.int64)
-        found = np.full(len(times), -1, np.int64)
-        for number in np.unique(process).tolist():
-            spans = self.spans.get(number, self._any)
-            if spans is not None:
-                mine = process == number
-                found[mine] = _within(spans, times[mine])
-        return found
-
-
-def _within(spans: Ints, times: Ints) -> Ints:
-    at = np.searchsorted(spans[:, 0], times, side="right") - 1
-    inside = (at >= 0) & (times < spans[np.maximum(at, 0), 1])
-    return np.where(inside, at, -1)
 
 
 @dataclass(frozen=True)
@@ -107,10 +66,12 @@ class Linking:
         sink: Sink,
         names: Names,
         stages: Stages,
-        marks: Sequence[tuple[int, int, int, int, int]],
+        marks: Sequence[Mark],
+        *,
         ranks: Mapping[int, int],
+        base: int = 0,
     ) -> None:
-        self._sink, self._names, self._stages, self._ranks = sink, names, stages, ranks
+        self._sink, self._names, self._stages, self._ranks, self._base = sink, names, stages, ranks, base
         self._steps = Steps(marks)
         self._carry: Rows = np.empty(0, HOST)  # calls that are open at the end of a batch, outermost first
         self._carry_rows: Ints = np.empty(0, np.int64)  # their rows in table ops; -1 for marks
@@ -118,7 +79,7 @@ class Linking:
         self._first: int | None = None
         self._last: int | None = None
         self._by_own_time = False
-        self.lost = self.orphans = self.timeless = 0
+        self.lost = self.orphans = self.timeless = self.ambiguous = 0
 
     def write(self) -> None:
         on_device = self._stages.devices.rows > 0
@@ -170,7 +131,7 @@ class Linking:
         rows["duration"] = given["end"] - given["start"]
         rows["self"] = link.op_self(batch.events, nesting, above)[new]
         rows["depth"] = link.op_depth(batch.events, nesting)[new]
-        rows["parent"] = _pick(row_of, above, -1)[new]
+        rows["parent"] = pick(row_of, above, -1)[new]
         rows["step"] = self._steps.of(given["process"], given["start"])
         rows["phase"], rows["children"] = batch.phase[new], children[new]
         self._stages.ops.append(rows)
@@ -187,14 +148,14 @@ class Linking:
 
     def _append_calls(self, calls: Rows, batch: _Batch, row_of: Ints) -> None:
         inside = link.innermost(batch.events, batch.nesting, calls["lane"].astype(np.int64), calls["start"])
-        op = np.where(_pick(batch.events.mark, inside, False), _pick(batch.above, inside, -1), inside)
+        op = np.where(pick(batch.events.mark, inside, False), pick(batch.above, inside, -1), inside)
         rows = np.zeros(len(calls), CALLS)
         for field in ("name", "process", "thread", "start", "number", "external"):
             rows[field] = calls[field]
         rows["duration"] = calls["end"] - calls["start"]
-        rows["op"] = _pick(row_of, op, -1)
-        rows["opname"] = _pick(batch.rows["name"], op, ABSENT)
-        rows["phase"] = _pick(batch.phase, inside, _OTHER)
+        rows["op"] = pick(row_of, op, -1)
+        rows["opname"] = pick(batch.rows["name"], op, ABSENT)
+        rows["phase"] = pick(batch.phase, inside, _OTHER)
         rows["step"] = self._steps.of(calls["process"], calls["start"])
         self._stages.calls.append(rows)
 
@@ -230,7 +191,7 @@ class Linking:
                 {
                     "name": self._names.column(rows["name"]),
                     "thread": rows["thread"],
-                    "start_ns": rows["start"],
+                    "start_ns": rows["start"] + self._base,
                     "duration_ns": rows["duration"],
                     "correlation": rows["number"],
                     "op": _nullable(rows["op"]),
@@ -241,7 +202,9 @@ class Linking:
             launches = np.zeros(len(rows), LAUNCH)
             for field in ("process", "number", "phase", "step", "name"):
                 launches[field] = rows[field]
-            launches["op"] = rows["opname"]
+            launches["op"], launches["owner"] = rows["opname"], rows["process"]
+            if self._stages.ownerless:  # device records do not say whose they are: ids alone tie them to calls
+                launches["process"] = ABSENT
             launches["row"] = row + np.arange(len(rows))
             self._stages.launches.add(launches[launches["number"] >= 0])
             row += len(rows)
@@ -253,7 +216,7 @@ class Linking:
             {
                 "name": self._names.column(rows["name"]),
                 "thread": rows["thread"],
-                "start_ns": rows["start"],
+                "start_ns": rows["start"] + self._base,
                 "duration_ns": rows["duration"],
                 "self_ns": rows["self"],
                 "depth": rows["depth"],
@@ -300,7 +263,7 @@ class Linking:
                 {
                     "name": self._names.column(name[rows]),
                     "device": ["cpu"] * len(rows),
-                    "start_ns": ops["start"][rows],
+                    "start_ns": ops["start"][rows] + self._base,
                     "duration_ns": time[rows],
                     "step": _nullable(ops["step"][rows]),
                     "phase": _phases(ops["phase"][rows]),
@@ -312,7 +275,7 @@ class Linking:
     def _join_devices(self, *, timed: bool) -> None:
         """Tie device records to launches: both in the order of their ids; ``timed`` where there are no launches at all,
         and a record's own time tells its step."""
-        launches = _Window(iter(self._stages.launches))
+        launches = Window(iter(self._stages.launches))
         for batch in self._stages.devices:
             found = launches.match(batch)
             hit = found >= 0
@@ -329,19 +292,20 @@ class Linking:
                 self.orphans += int((~hit).sum())
             batch["order"] = self._stages.kernels.rows + np.arange(len(batch))  # as a Sorter's last key counts
             self._stages.kernels.add(batch)
+        self.ambiguous = launches.ambiguous
         self.lost = sum(
             count for number, count in launches.unmatched().items() if link.launches_work(self._names.texts[number])
         )
 
     def _write_kernels(self, rows: Rows) -> None:
-        started = rows["start"] >= 0
+        started = rows["start"] != ABSENT
         self.timeless += int((~started).sum())
         self._spans(rows["start"][started], (rows["start"] + rows["duration"])[started])
         columns = {
             "name": self._names.column(rows["name"]),
             "device": self._names.column(rows["device"]),
             "stream": _nullable(rows["stream"]),
-            "start_ns": _nullable(rows["start"]),
+            "start_ns": _nullable(rows["start"] + self._base, started),
             "duration_ns": rows["duration"],
             "step": _nullable(rows["step"]),
             "phase": self._phase_column(rows["phase"]),
@@ -378,12 +342,15 @@ class Linking:
     def _write_steps(self) -> None:
         if not self._steps.marked:
             if self._first is not None and self._last is not None:
-                self._add_steps([0], [self._last - self._first], WHOLE_FILE)
+                for of in [{"rank": [rank]} for rank in sorted(set(self._ranks.values()))] or [{}]:
+                    self._add_steps([0], [self._last - self._first], WHOLE_FILE, of)
                 self._sink.note(PASS, "The file marks no steps: it is taken for one step as a whole.")
             return
+        if self._stages.devices.rows:
+            self._sink.note(PASS, "Steps are as the host marks them: work on the device may end later and take longer.")
         for process, spans in self._steps.spans.items():
-            rank = self._rank_column(np.full(len(spans), process))
-            self._add_steps(list(range(len(spans))), (spans[:, 1] - spans[:, 0]).tolist(), "step", rank)
+            of = self._rank_column(np.full(len(spans), process))
+            self._add_steps(list(range(len(spans))), (spans[:, 1] - spans[:, 0]).tolist(), "step", of)
 
     def _add_steps(
         self, index: list[int], duration: list[int], kind: str, rank: Mapping[str, Any] | None = None
@@ -414,78 +381,15 @@ class Linking:
         if self.orphans:
             where = " and belong to no step" if self._steps.marked else ""
             yield f"{self.orphans} kernels have no launch in the file{where}."
+        if self.ambiguous:
+            yield (
+                f"{self.ambiguous} kernels carry an id that calls of several processes use: they are tied to no launch."
+            )
         if self.timeless:
             yield f"{self.timeless} kernels carry no timestamp: they are in no span and no gap."
 
 
 _OTHER = link.PHASES.index(link.OTHER)
-
-
-class _Window:
-    """Launches in the order of process and id, of which only those are held that records may still ask for."""
-
-    def __init__(self, batches: Iterator[Rows]) -> None:
-        self._batches = batches
-        self._held: Rows = np.empty(0, LAUNCH)
-        self._hit = np.empty(0, np.bool_)
-        self._done = False
-        self._unmatched: dict[int, int] = {}
-
-    def match(self, records: Rows) -> Ints:
-        """For each record (sorted by process and id) the place of its launch among those held; -1 without one."""
-        last = (int(records["process"][-1]), int(records["number"][-1]))
-        self._drop((int(records["process"][0]), int(records["number"][0])))
-        while not self._done and (not len(self._held) or self._key(-1) <= last):
-            self._more()
-        found = np.full(len(records), -1, np.int64)
-        for process in np.unique(records["process"]).tolist():
-            first, end = (int(np.searchsorted(self._held["process"], process, side)) for side in ("left", "right"))
-            mine = np.flatnonzero((records["process"] == process) & (records["number"] >= 0))
-            ids = self._held["number"][first:end]
-            if not len(ids) or not len(mine):
-                continue
-            asked = records["number"][mine]
-            left, right = (np.searchsorted(ids, asked, side) for side in ("left", "right"))
-            hit = left < right
-            found[mine[hit]] = first + left[hit]
-            edges = np.zeros(len(ids) + 1, np.int64)
-            np.add.at(edges, left[hit], 1)
-            np.add.at(edges, right[hit], -1)
-            self._hit[first:end] |= np.cumsum(edges)[:-1] > 0
-        return found
-
-    def field(self, name: str, places: Ints) -> NDArray[Any]:
-        values: NDArray[Any] = self._held[name].astype(np.int64)
-        return _pick(values, places, ABSENT)
-
-    def unmatched(self) -> dict[int, int]:
-        """How many launches by the number of their name no record asked for; called at the end."""
-        while not self._done:
-            self._more()
-        self._count(self._held[~self._hit])
-        return self._unmatched
-
-    def _key(self, place: int) -> tuple[int, int]:
-        return int(self._held["process"][place]), int(self._held["number"][place])
-
-    def _more(self) -> None:
-        batch = next(self._batches, None)
-        if batch is None:
-            self._done = True
-            return
-        self._held = np.concatenate([self._held, batch])
-        self._hit = np.concatenate([self._hit, np.zeros(len(batch), np.bool_)])
-
-    def _drop(self, below: tuple[int, int]) -> None:
-        """Forget launches below the first record that may still come."""
-        process, number = self._held["process"], self._held["number"]
-        gone = (process < below[0]) | ((process == below[0]) & (number < below[1]))
-        self._count(self._held[gone & ~self._hit])
-        self._held, self._hit = self._held[~gone], self._hit[~gone]
-
-    def _count(self, launches: Rows) -> None:
-        for number, count in zip(*np.unique(launches["name"], return_counts=True), strict=True):
-            self._unmatched[int(number)] = self._unmatched.get(int(number), 0) + int(count)
 
 
 def _adopt(rows: Rows, known: Rows) -> None:
@@ -499,16 +403,12 @@ def _adopt(rows: Rows, known: Rows) -> None:
     rows["op"][mine], rows["opname"][mine], rows["phase"][mine] = taken["row"], taken["name"], taken["phase"]
 
 
-def _pick(values: NDArray[Any], rows: Ints, otherwise: Any) -> NDArray[Any]:
-    """``values[row]`` for each row, and ``otherwise`` where the row is below zero."""
-    return np.where(rows >= 0, values[rows], otherwise) if len(values) else np.full(len(rows), otherwise)
-
-
-def _nullable(values: NDArray[Any]) -> Any:
+def _nullable(values: NDArray[Any], there: NDArray[np.bool_] | None = None) -> Any:
+    """A column with nulls where values are below zero, or not there."""
     import pyarrow as pa
 
     values = np.ascontiguousarray(values, np.int64)
-    return pa.array(values, mask=values < 0)
+    return pa.array(values, mask=values < 0 if there is None else ~there)
 
 
 def _present(values: NDArray[Any]) -> Any:

@@ -56,6 +56,7 @@ class MemoryTimeline(Reader):
 
     name = "memory-timeline"
     title = "torch memory timeline (.raw.json.gz: events; .json: bytes by category over time)"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         return bool(_EVENT.match(head.stripped)) or _is_curve(head.stripped)

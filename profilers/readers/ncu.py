@@ -36,7 +36,7 @@ _INDEX = ("Metric Name", "", "ID", "index", "Unnamed: 0", "Kernel Name")
 
 
 class NcuCsv(Reader):
-    """CSV of Nsight Compute itself; see the module."""
+    """CSV of Nsight Compute itself."""
 
     name: ClassVar[str] = "ncu"
     title: ClassVar[str] = "Nsight Compute CSV: ncu --csv, details or raw page, 2020 to 2026; CSV exports of the GUI"

@@ -29,7 +29,7 @@ _TAIL = 256
 
 
 class NcuText(Reader):
-    """Text of the details page; see the module."""
+    """Text of the details page."""
 
     name: ClassVar[str] = "ncu-text"
     title: ClassVar[str] = "Nsight Compute's details page as text: what ncu prints without --csv"

@@ -55,6 +55,7 @@ class NsysSqlite(Reader):
 
     name: ClassVar[str] = "nsys"
     title: ClassVar[str] = "Nsight Systems' SQLite export (nsys export --type sqlite); seen: schema 3.27 of 2026.3"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         found = head.sqlite_tables

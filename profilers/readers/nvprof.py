@@ -29,7 +29,7 @@ _MOST_INT32 = (1 << 31) - 1
 
 
 class NvprofCsv(Reader):
-    """CSV and text of nvprof; see the module."""
+    """CSV and text of nvprof."""
 
     name: ClassVar[str] = "nvprof"
     title: ClassVar[str] = "nvprof: summaries, --print-gpu-trace, --print-api-trace, --metrics, --events; CSV and text"

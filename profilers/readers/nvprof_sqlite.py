@@ -38,6 +38,7 @@ class NvprofSqlite(Reader):
 
     name: ClassVar[str] = "nvprof-sqlite"
     title: ClassVar[str] = "nvprof's SQLite files (.nvvp, .nvprof, .sql), CUDA 7 to 11"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         found = head.sqlite_tables

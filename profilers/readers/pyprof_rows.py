@@ -129,7 +129,8 @@ class Kernels:
                 "unit": [unit] * len(many),
                 "value": [values[place] for values in work],
             }
-            self.sink.add("counters", PASS, columns)
+            self.sink.describe("counters", PassFacts(self._device or "cuda"))
+            self.sink.add("counters", "counters", columns)
 
     def finish(self) -> None:
         """Write the rest and describe the pass; raises ReadError where there was no kernel."""

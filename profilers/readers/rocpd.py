@@ -34,6 +34,7 @@ class Rocpd(Reader):
 
     name: ClassVar[str] = "rocpd"
     title: ClassVar[str] = "rocpd, the SQLite files of rocprofv3 (ROCm 7), schema 3.0 to 4.1; written after its schema"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         found = head.sqlite_tables

@@ -46,7 +46,7 @@ CALLS = np.dtype(
 LAUNCH = np.dtype(
     [
         ("process", "i4"), ("number", "i8"), ("row", "i8"), ("op", "i4"), ("phase", "i1"), ("step", "i4"),
-        ("name", "i4"),
+        ("name", "i4"), ("owner", "i4"),
     ]
 )  # fmt: skip
 """What a kernel takes from its launch: the row in table runtime, and the texts of operator and call."""
@@ -119,6 +119,8 @@ class Stages:
         self.kernels = Sorter(folder / "kernels.rows", DEVICE, [("device", False), ("start", False), ("order", False)])
         self.ops = RowFile(folder / "ops.rows", OPS)
         self.calls = RowFile(folder / "calls.rows", CALLS)
+        self.ownerless = False
+        """Whether device records do not say whose process's call launched them."""
 
     def close(self) -> None:
         self.ops.close()

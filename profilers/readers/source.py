@@ -83,10 +83,11 @@ class Source:
                 raw = _raw(file, digest, size, self.told if hashed else None)
                 first = next(raw, b"")
                 yield from _ahead(_unpacked(self.label, first, raw, lost, size))
+                length = os.fstat(file.fileno()).st_size  # the file may have gone from its folder meanwhile
         except OSError as error:
             raise ReadError(f"{self.label} cannot be read: {error.strerror or error}.") from error
         if digest is not None:
-            self.sha256, self.nbytes = digest.hexdigest(), self.path.stat().st_size
+            self.sha256, self.nbytes = digest.hexdigest(), length
 
     def lines(self, lost: Lost) -> Iterator[tuple[int, str]]:
         """Offset and text of each line, without its end; a byte-order mark is dropped, wrong UTF-8 becomes U+FFFD.

@@ -245,6 +245,7 @@ class TraceViewer(Reader):
 
     name = "tf-trace"
     title = "Chrome trace of TensorFlow 2's and JAX's profiler (*.trace.json.gz)"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         text = head.text

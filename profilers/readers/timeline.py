@@ -55,6 +55,8 @@ class Timeline:
         self._ranks: dict[int, int] = {}
         self._steps: list[tuple[int, int, int, int, int]] = []  # family, process, start, end, name
         self._dropped_marks = 0
+        self.base = 0
+        """Nanoseconds to be added to all times, where a file tells them only when it ends."""
 
     def name(self, text: str) -> int:
         """The number that stands for a text in this timeline."""
@@ -147,7 +149,8 @@ class Timeline:
     ) -> None:
         """Work of a device: kernels, copies, fills. No synchronization records: they are waiting, not work.
 
-        ``device`` is the number of a label such as "cuda:0"; ``process`` the host process whose ``correlation`` it is.
+        ``device`` is the number of a label such as "cuda:0"; ``process`` the host process whose ``correlation`` it is,
+        ABSENT on all records of a file that does not tell.
         ``op``, ``phase``, ``module`` and ``collective`` are numbers of texts, ABSENT where the file names none; an
         ``op`` given here wins over the one found by linking. ``start`` may be ABSENT (the file has durations only).
         ``occupancy`` is a fraction.
@@ -160,7 +163,10 @@ class Timeline:
         }  # fmt: skip
         for field, values in fields.items():
             _put(rows, field, values)
-        rows["process"] = self._process_numbers(process)
+        if (np.asarray(process) == ABSENT).all():
+            self._stages.ownerless = True
+        else:
+            rows["process"] = self._process_numbers(process)
         rows["occupancy"] = np.nan if occupancy is None else np.array(occupancy, np.float64)
         for field, sizes in (("grid", grid), ("block", block)):
             if sizes is not None:
@@ -172,7 +178,7 @@ class Timeline:
 
     def _learn_ranks(self, rows: Rows) -> None:
         """Which rank each host process is, where its device records say so with one voice."""
-        told = rows[rows["rank"] >= 0]
+        told = rows[(rows["rank"] >= 0) & (rows["process"] >= 0)]
         for process, rank in {(int(p), int(r)) for p, r in zip(told["process"], told["rank"], strict=True)}:
             known = self._ranks.setdefault(process, rank)
             if known != rank:
@@ -218,7 +224,7 @@ class Timeline:
                 "timeline", f"{self._dropped_marks} ranges that tell neither steps nor phases are left out."
             )
         ranks = {process: rank for process, rank in self._ranks.items() if rank >= 0}
-        Linking(self._sink, self._names, self._stages, self._steps, ranks).write()
+        Linking(self._sink, self._names, self._stages, self._steps, ranks=ranks, base=self.base).write()
 
     def close(self) -> None:
         """Let go of what waits on disk."""

@@ -21,10 +21,11 @@ _PLANE_NAME = re.compile(rb"/host:|/device:|/virtualdevice:|Task Environment|Hos
 
 
 class XPlane(Reader):
-    """XPlane protobuf; see the module."""
+    """XPlane protobuf."""
 
     name = "xplane"
     title = "XPlane protobuf of TensorFlow's and JAX's profiler (*.xplane.pb)"
+    ranked = True
 
     def recognizes(self, head: Head) -> bool:
         """A first field 1 that is a message, in it an id perhaps, and the name of a plane."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -491,3 +492,56 @@ def test_launches_agree_with_brute_force(kernels: list[int], runtime: list[int])
     launches = link.link_launches(ints(*kernels), ints(*runtime), ["cudaLaunchKernel"] * len(runtime))
     assert launches.launch.tolist() == [runtime.index(k) if k in runtime else -1 for k in kernels]
     assert launches.lost == sum(r not in kernels for r in runtime)
+
+
+# --- what imported files add ----------------------------------------------------------------------------------------
+
+
+def test_calls_of_which_the_file_says_so_are_backward_with_all_inside_them() -> None:
+    events = host(("forward", 0, 10, {"seq": 3}), ("node", 20, 60), ("inner", 30, 40, {"seq": 4}), ("after", 70, 80))
+    told = dataclasses.replace(events, backward=np.array([False, True, False, False]))
+    assert link.phases(told, nested(told)) == ["forward", "backward", "backward", "other"]
+    none = dataclasses.replace(events, backward=np.zeros(4, np.bool_))
+    assert link.phases(none, nested(none)) == ["forward", "other", "forward", "other"]
+
+
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        ("AddmmBackward", "backward"),
+        ("MulBackward0", "backward"),
+        ("torch::autograd::AccumulateGrad", "backward"),
+        ("torch::autograd::CopyBackwards", "backward"),
+        ("aten::threshold_backward", "other"),
+        ("BackwardHook", "other"),
+        ("backward", "other"),
+    ],
+)
+def test_nodes_of_autograd_are_known_by_their_own_names(name: str, phase: str) -> None:
+    assert phases((name, 0, 10))[name] == phase
+
+
+def test_times_and_depths_of_operators_skip_marks_between_them() -> None:
+    events = host(("outer", 0, 100), ("Optimizer.step#SGD", 10, 90), ("inner", 20, 50), ("leaf", 30, 40))
+    nesting = nested(events)
+    above = link.enclosing_op(events, nesting)
+    assert above.tolist() == [-1, 0, 0, 2]
+    # outer 100 - 30 (inner, not the mark); inner 30 - 10
+    assert link.op_self(events, nesting, above).tolist()[::2] == [70, 20]
+    assert link.op_depth(events, nesting)[[0, 2, 3]].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "launches"),
+    [
+        ("cudaLaunchKernel", True),
+        ("cuLaunchKernelEx", True),
+        ("hipExtModuleLaunchKernel", True),
+        ("cudaGraphLaunch", True),
+        ("cudaLaunchHostFunc", False),
+        ("cudaMemcpyAsync", False),
+        ("cudaDeviceSynchronize", False),
+    ],
+)
+def test_what_launches_work_that_leaves_a_record(name: str, launches: bool) -> None:
+    assert link.launches_work(name) == launches

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,22 @@ def parse_numbers(option: str, text: str | None) -> list[int] | None:
     if not numbers:
         raise UsageError(f"{option} {text} is no whole number.", f"For example {option} 8, or {option} 1,2,4,8.")
     return numbers
+
+
+@contextlib.contextmanager
+def ended_by_term() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the command as Ctrl-C does: what is half done is cleared away."""
+
+    def ended(number: int, _frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    signals = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, ended) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from wcbench.cli._common import (
     QuietOption,
     RunsOption,
     closing,
+    ended_by_term,
     print_json,
     show,
     stderr,
@@ -51,7 +52,7 @@ def import_(
     """
     from wcbench import api
 
-    with _bytes_bar(quiet) as progress:
+    with ended_by_term(), _bytes_bar(quiet) as progress:
         made = api.read(
             files,
             form=form,

@@ -33,7 +33,7 @@ def named(result: Result, table: str, name: str) -> Any:
 def column(result: Result, table: str, name: str) -> list[Any]:
     """A column by rows, None for null."""
     values = result.tables[table][name].astype(object)
-    return [None if value is None or value is pd.NA or value != value else value for value in values]
+    return [None if pd.isna(value) is True or value is None else value for value in values]
 
 
 def names(result: Result, table: str) -> list[str]:
@@ -163,22 +163,22 @@ def test_case_14_synchronization_is_no_work_of_the_device(tmp_path: Path, name: 
 
 GOOD = [json.dumps(op(f"good{i}", 10 * i, 5)) for i in range(6)]
 DAMAGED = {
-    "a newline in a name": ('{"ph":"X","cat":"cpu_op","name":"a\n(1): <module>","pid":1,"tid":1,"ts":70,"dur":1}', True),
-    "a control character": ('{"ph":"X","cat":"cpu_op","name":"a\x01\x1fb","pid":1,"tid":1,"ts":70,"dur":1}', True),
-    "quotes in a name": ('{"ph":"X","cat":"cpu_op","name":"_x = Library("t", "IMPL")","pid":1,"tid":1,"ts":70}', False),
-    "a Windows path": ('{"ph":"X","cat":"cpu_op","name":"torch\\cuda\\__init__.py","pid":1,"tid":1,"ts":70,"dur":1}', True),
+    "a newline in a name": ('<OP>"name":"a\n(1): <module>",<END>', True),
+    "a control character": ('<OP>"name":"a\x01\x1fb",<END>', True),
+    "quotes in a name": ('<OP>"name":"_x = Library("t", "IMPL")","pid":1,"tid":1,"ts":70}', False),
+    "a Windows path": ('<OP>"name":"torch\\cuda\\__init__.py",<END>', True),
     "a path and good escapes": (
-        '{"ph":"X","cat":"cpu_op","name":"C:\\\\cuda\\_x \\"q\\"","pid":1,"tid":1,"ts":70,"dur":1}', True,
+        '<OP>"name":"C:\\\\cuda\\_x \\"q\\"",<END>', True,
     ),
-    "half an escape": ('{"ph":"X","cat":"cpu_op","name":"\\u12","pid":1,"tid":1,"ts":70,"dur":1}', True),
-    "a missing quote": ('{"ph":"X","cat":"cpu_op","name":"a","pid":1,tid": 0,"ts":70,"dur":1}', False),
-    "a missing colon": ('{"ph":"X","cat" "cpu_op","name":"a","pid":1,"tid":0,"ts":70,"dur":1}', False),
-    "bytes that are no UTF-8": ('{"ph":"X","cat":"cpu_op","name":"a\udcff\udc80","pid":1,"tid":1,"ts":70,"dur":1}', True),
-    "bytes of another rank": ('{"ph":"X","cat":"cpu_o{"ph":"X","cat":"cp","name":"a","pid":1,"tid":0,"ts":70,"dur":1}', False),
-    "a NaN": ('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":0,"ts":NaN,"dur":1}', False),
-    "a cut event": ('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"ti', False),
-    "a brace too many": ('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":70,"dur":1}}', False),
-    "a bracket too many": ('{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":70,"dur":1}]', False),
+    "half an escape": ('<OP>"name":"\\u12",<END>', True),
+    "a missing quote": ('<OP>"name":"a","pid":1,tid": 0,"ts":70,"dur":1}', False),
+    "a missing colon": ('{"ph":"X","cat" "cpu_op","name":"a",<END>', False),
+    "bytes that are no UTF-8": ('<OP>"name":"a\udcff\udc80",<END>', True),
+    "bytes of another rank": ('{"ph":"X","cat":"cpu_o{"ph":"X","cat":"cp","name":"a",<END>', False),
+    "a NaN": ('<OP>"name":"a","pid":1,"tid":0,"ts":NaN,"dur":1}', False),
+    "a cut event": ('<OP>"name":"a","pid":1,"ti', False),
+    "a brace too many": ('<OP>"name":"a",<END>}', False),
+    "a bracket too many": ('<OP>"name":"a",<END>]', False),
     "text that is no event": ("oops", False),
     "zeros": ("\0" * 50, False),
 }  # fmt: skip
@@ -191,6 +191,7 @@ WHOLE_ALL_THE_SAME = ("a brace too many", "a bracket too many")  # the event its
 @pytest.mark.parametrize("what", DAMAGED)
 def test_cases_15_to_17_damage_costs_its_own_event_and_is_located(run: Run, what: str, place: int) -> None:
     text, repaired = DAMAGED[what]
+    text = text.replace("<OP>", '{"ph":"X","cat":"cpu_op",').replace("<END>", '"pid":1,"tid":1,"ts":70,"dur":1}')
     events = [*GOOD[:place], text, *GOOD[place:]]
     content = '{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [\n' + ",\n".join(events) + "\n]}"
     data = content.encode("utf-8", "surrogateescape")
@@ -233,7 +234,7 @@ def test_a_file_cut_at_every_byte_keeps_the_events_before_the_cut(run: Run, inde
             depth += 0 if inside else {"{": 1, "}": -1}.get(whole[at], 0)
         at += 1
         ends.append(at)
-    step = 1 if indent is None else 3
+    step = 1 if indent is None else 7
     for cut in [*range(0, len(whole), step), len(whole)]:
         kept = sum(end <= cut for end in ends)
         try:
@@ -426,7 +427,8 @@ def test_case_25_frames_of_python_are_no_operators(run: Run) -> None:
     ("name", "cat"),
     [
         ("cuLaunchKernel", "cuda_driver"), ("cuLaunchKernelEx", "cuda_driver"), ("cudaLaunchKernelExC", "cuda_runtime"),
-        ("hipLaunchKernel", "cuda_runtime"), ("hipExtModuleLaunchKernel", "hip_runtime"), ("cudaGraphLaunch", "Runtime"),
+        ("hipLaunchKernel", "cuda_runtime"), ("hipExtModuleLaunchKernel", "hip_runtime"),
+        ("cudaGraphLaunch", "Runtime"),
         ("cudaMemcpyAsync", "cuda_runtime"), ("runFunction - job_prep_and_submit_for_execution", "mtia_runtime"),
         ("no name that anybody knows", "xpu_runtime"), ("cuMemcpy", "Driver"),
     ],
@@ -475,8 +477,10 @@ def test_case_63_kernels_of_forward_backward_and_optimizer(run: Run, how: str) -
             mark("ProfilerStep#1", 0, 400),
             op("aten::mm", 10, 20, Sequence_number=4, Fwd_thread_id=0), call(12, 1), kernel(30, 1, name="fwd"),
             backward, op("aten::mm", 110, 20, tid=2), call(112, 2, tid=2), kernel(130, 2, name="bwd"),
-            mark("Optimizer.step#SGD.step", 200, 50), op("aten::add_", 210, 20), call(212, 3), kernel(230, 3, name="opt"),
-            mark("Optimizer.zero_grad#SGD.zero_grad", 300, 50), op("aten::zero_", 310, 9), call(312, 4), kernel(330, 4, name="zero"),
+            mark("Optimizer.step#SGD.step", 200, 50), op("aten::add_", 210, 20), call(212, 3),
+            kernel(230, 3, name="opt"),
+            mark("Optimizer.zero_grad#SGD.zero_grad", 300, 50), op("aten::zero_", 310, 9), call(312, 4),
+            kernel(330, 4, name="zero"),
         ),
     )  # fmt: skip
     phases = dict(zip(names(found, "kernels"), map(str, found.tables["kernels"]["phase"]), strict=True))
@@ -527,7 +531,6 @@ def test_case_67_numbers_of_another_kind_cost_no_event(run: Run, bad: Any) -> No
     assert row["grid"] is None
     occupancy = column(found, "kernels", "occupancy_estimate")[1]
     assert occupancy is None or occupancy == pytest.approx(float(bad) / 100)
-
 
 
 @pytest.mark.parametrize("bad", [[], {}, [1, 2], {"a": 1}, 3.5, True, None, "", "x" * 300, 2**70, -4])
@@ -703,7 +706,10 @@ def test_whatever_happens_to_a_file_it_is_read_or_refused(
     try:
         profile = api.read(file, form="kineto")
     except WcbenchError as error:
-        assert "itself failed" not in error.message, error.message
+        refused = error.message
+        profile = None
+    if profile is None:
+        assert "itself failed" not in refused, refused
         return
     if "ops" in profile.tables:
         assert (profile.table("ops")["self_ns"] >= 0).all()

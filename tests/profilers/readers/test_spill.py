@@ -14,7 +14,7 @@ from wcbench.profilers.readers import spill
 from wcbench.profilers.readers.spill import RowFile, Sorter
 
 ROW = np.dtype([("a", "i4"), ("b", "i8"), ("order", "i8"), ("text", "f8")])
-FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 NUMBERS = st.integers(-3, 3) | st.integers(-(1 << 31), (1 << 31) - 1)
 WIDE = st.integers(-2, 2) | st.integers(-(1 << 62), 1 << 62)
 
@@ -62,15 +62,15 @@ def test_rows_come_as_sorted_gives_them(
 
 @pytest.mark.parametrize("share", [1, 3, 1 << 10])
 def test_many_runs_are_merged_piece_by_piece(share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # 5,000 rows in runs of 100 that are read `share` rows at a time (the share has a floor of 1024 rows otherwise)
+    # 1,500 rows in runs of 100 that are read `share` rows at a time (the share has a floor of 1024 rows otherwise)
     monkeypatch.setattr(spill, "RUN", 100)
     monkeypatch.setattr(spill, "max", lambda floor, count: min(share, max(floor, count)), raising=False)
     random = np.random.default_rng(0)
     pairs = [
-        (int(a), int(b)) for a, b in zip(random.integers(-5, 5, 5000), random.integers(-50, 50, 5000), strict=True)
+        (int(a), int(b)) for a, b in zip(random.integers(-5, 5, 1500), random.integers(-50, 50, 1500), strict=True)
     ]
     sorter = filled(tmp_path / "rows", [("a", False), ("b", True), ("order", False)], pairs, 30)
-    expected = sorted(range(5000), key=lambda i: (pairs[i][0], -pairs[i][1], i))
+    expected = sorted(range(1500), key=lambda i: (pairs[i][0], -pairs[i][1], i))
     assert [row[2] for row in asked(sorter)] == expected
 
 

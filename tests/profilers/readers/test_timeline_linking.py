@@ -20,7 +20,7 @@ from wcbench.profilers.readers.base import Sink
 from wcbench.profilers.readers.spill import RowFile
 from wcbench.profilers.readers.timeline import ABSENT
 
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MARKS = ("Optimizer.step#SGD.step", "Optimizer.zero_grad#SGD.zero_grad", "wcbench.forward")
 BACKWARD = "autograd::engine::evaluate_function: "
 
@@ -72,9 +72,9 @@ def program(seed: int, *, crossing: bool = False, processes: int = 2) -> Program
     for process in range(processes):
         for thread in range(chance.randint(1, 3)):
             if crossing:
-                _cross(chance, made, process, thread)
+                _cross(chance, made, (process, thread))
             else:
-                _nest(chance, made, process, thread, 0, 60, 0)
+                _nest(chance, made, (process, thread), 0, 60, 0)
             _calls(chance, made, process, thread)
         made.steps += [(process, low, low + 20) for low in (0, 20, 45) if chance.random() < 0.7]
     made.kernels = [
@@ -89,34 +89,36 @@ def program(seed: int, *, crossing: bool = False, processes: int = 2) -> Program
     return made
 
 
-def _host(chance: random.Random, made: Program, process: int, thread: int, start: int, end: int) -> None:
+def _host(chance: random.Random, made: Program, lane: tuple[int, int], start: int, end: int) -> None:
     number = len(made.events)
     if chance.random() < 0.15:
-        made.events.append(Event("mark", chance.choice(MARKS), process, thread, start, end))
+        made.events.append(Event("mark", chance.choice(MARKS), *lane, start, end))
         return
     name = f"{BACKWARD if chance.random() < 0.1 else ''}op{number}"
     made.events.append(
         Event(
-            "op", name, process, thread, start, end, sequence=chance.choice([ABSENT, ABSENT, 5]),
+            "op", name, *lane, start, end, sequence=chance.choice([ABSENT, ABSENT, 5]),
             external=chance.choice([ABSENT, number, number % 4]), backward=chance.random() < 0.05,
         )
     )  # fmt: skip
 
 
-def _nest(chance: random.Random, made: Program, process: int, thread: int, low: int, high: int, depth: int) -> None:
+def _nest(  # noqa: PLR0917
+    chance: random.Random, made: Program, lane: tuple[int, int], low: int, high: int, depth: int
+) -> None:
     at = low
-    while at <= high and depth < 5 and len(made.events) < 20 * (thread + 1) and chance.random() < 0.7:
+    while at <= high and depth < 5 and len(made.events) < 20 * (lane[1] + 1) and chance.random() < 0.7:
         start = min(high, at + chance.choice([0, 0, 1, 3]))
         end = min(high, start + chance.choice([0, 1, 4, 15, 40]))
-        _host(chance, made, process, thread, start, end)
-        _nest(chance, made, process, thread, start, end, depth + 1)
+        _host(chance, made, lane, start, end)
+        _nest(chance, made, lane, start, end, depth + 1)
         at = end
 
 
-def _cross(chance: random.Random, made: Program, process: int, thread: int) -> None:
+def _cross(chance: random.Random, made: Program, lane: tuple[int, int]) -> None:
     for _ in range(chance.randint(0, 25)):
         start = chance.randint(0, 60)
-        _host(chance, made, process, thread, start, start + chance.choice([0, 1, 5, 20, 60]))
+        _host(chance, made, lane, start, start + chance.choice([0, 1, 5, 20, 60]))
 
 
 def _calls(chance: random.Random, made: Program, process: int, thread: int) -> None:
@@ -328,7 +330,13 @@ def test_calls_and_kernels_are_those_of_brute_force(
     if not made.kernels:
         return
     kernels = found["kernels"]
-    launch_of = dict(zip(kernels["name"].astype(str), names_at(kernels["launch"], found.get("runtime")), strict=True))
+    launch_of = dict(
+        zip(
+            kernels["name"].astype(str),
+            names_at(kernels["launch"], found.get("runtime", pd.DataFrame(columns=["name"]))),
+            strict=True,
+        )
+    )
     op_of = dict(zip(kernels["name"].astype(str), values(kernels["op"]), strict=True))
     step = dict(zip(kernels["name"].astype(str), values(kernels["step"]), strict=True))
     phase = dict(zip(kernels["name"].astype(str), kernels["phase"].astype(str), strict=True))

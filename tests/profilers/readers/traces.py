@@ -10,7 +10,7 @@ from wcbench.profilers.readers.kineto import Kineto
 KINETO = Kineto()
 
 
-def span(cat: str, name: str, ts: float, dur: float, tid: Any = 1, pid: Any = 1, **args: Any) -> dict[str, Any]:
+def span(cat: str, name: str, ts: float, dur: float, *, tid: Any = 1, pid: Any = 1, **args: Any) -> dict[str, Any]:
     """A complete event; ``ts`` and ``dur`` in microseconds, underscores in the names of args stand for blanks."""
     named = {key.replace("_", " "): value for key, value in args.items()}
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": named}
