@@ -124,9 +124,13 @@ def _nothing(parts: Sequence[Part]) -> ReadError:
 
 def read_part(source: Source, folder: Path, form: str | None) -> Part:
     """Read one file into a folder of its own; one that is refused gives a part that says why."""
+    import pyarrow as pa
+
     folder.mkdir()
     sink = Sink(source.label, folder)
     part = Part(source.label, folder)
+    pool = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())  # it gives back what one batch needed before the next one comes
     try:
         found = detect(Head(source, source.head())) if form is None else reader(form)
         part.format, part.ranked = found.name, found.ranked
@@ -149,6 +153,7 @@ def read_part(source: Source, folder: Path, form: str | None) -> Part:
         part.hint = "This is a defect of wcbench; please report it with the file."
     finally:
         sink.close()
+        pa.set_memory_pool(pool)
     return dataclasses.replace(
         part, rank=sink.rank, own_ranks=sink.own_ranks, world_size=sink.world_size, rows=dict(sink.rows),
         passes=dict(sink.passes), facts=dict(sink.facts), notes=list(sink.notes), losses=list(sink.losses),

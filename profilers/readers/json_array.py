@@ -17,6 +17,8 @@ MAX_ITEM = 1 << 24
 _MAX_BEFORE = 1 << 20
 _PIECE = 1 << 17  # json's errors look for line ends in all of the text, so that it must not be long
 _MARGIN = 1 << 10
+_PATIENCE = 8
+"""Damaged entries in a row whose insides are searched for further ones; then what was decoded in vain is left out."""
 _SPACE = re.compile(r"[\s,]*")
 _FIRST_KEY = re.compile(r'\{\s*"(?:id|name|Id|Name)"\s*:')  # until an object has shown its own
 
@@ -38,6 +40,8 @@ class JsonArray:
         self._source, self._sink, self._key = source, sink, key
         self._text, self._at, self._dropped = "", 0, 0
         self._ended = False
+        self._back: list[str] = []  # read and not yet used, the next piece last
+        self._failed = 0  # entries in a row
         self._pieces = self._decoded()
         self._decoder = json.JSONDecoder()
         self._boundary: re.Pattern[str] | None = None
@@ -54,15 +58,27 @@ class JsonArray:
         for chunk in self._source.chunks(self._sink.lose, _PIECE):
             yield decoder.decode(chunk)
 
-    def _more(self) -> bool:
-        """Read on; what is done with is dropped. False at the end of the file."""
-        piece = next(self._pieces, None)
-        if piece is None:
+    def _more(self, least: int = 1) -> bool:
+        """Read on by ``least`` characters or more; what is done with is dropped. False at the end of the file."""
+        found: list[str] = []
+        while least > 0 and (piece := self._back.pop() if self._back else next(self._pieces, None)) is not None:
+            found.append(piece)
+            least -= len(piece)
+        if not found:
             self._ended = True
             return False
         self._dropped += len(self._text[: self._at].encode())
-        self._text, self._at = self._text[self._at :] + piece, 0
+        self._text, self._at = "".join((self._text[self._at :], *found)), 0
         return True
+
+    def _shorten(self) -> None:
+        """Put back most of a long text, of which each further error would look for line ends again."""
+        if len(self._text) <= 2 * _PIECE:
+            return
+        self._dropped += len(self._text[: self._at].encode())
+        left = self._text[self._at :]
+        self._back += [left[at : at + _PIECE] for at in range(0, len(left), _PIECE)][:0:-1]
+        self._text, self._at, self._ended = left[:_PIECE], 0, self._ended and not self._back
 
     def _offset(self) -> int:
         """Where the reading stands; exact for ASCII, of which these files are, and close to it otherwise."""
@@ -94,11 +110,12 @@ class JsonArray:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
-                if self._may_go_on(error) and self._more():
+                left = len(self._text) - self._at
+                if self._may_go_on(error) and self._more(min(left, MAX_ITEM + 1 - left)):  # in doubling steps
                     continue
-                self._skip("it is no valid JSON")
+                self._skip("it is no valid JSON" if left <= MAX_ITEM else "it is too long", self._vain(error))
                 return None
-            where, self._at = self._offset(), end
+            where, self._at, self._failed = self._offset(), end, 0
             if isinstance(value, dict):
                 self._learn_boundary(value)
                 return where, value
@@ -116,11 +133,23 @@ class JsonArray:
         if self._boundary is None and value:
             self._boundary = re.compile(rf'\{{\s*"{re.escape(next(iter(value)))}"\s*:')
 
-    def _skip(self, why: str) -> None:
-        """Go on at what looks like the next object's beginning."""
+    def _vain(self, error: Exception) -> int:
+        """Characters to leave out: one; after some failures in a row all that was decoded in vain, or ever more."""
+        self._failed += 1
+        if self._failed <= _PATIENCE:
+            return 1
+        if isinstance(error, json.JSONDecodeError):
+            return max(1, error.pos - self._at)
+        return int(min(_MARGIN << min(self._failed - _PATIENCE, 20), MAX_ITEM))
+
+    def _skip(self, why: str, characters: int) -> None:
+        """Go on at what looks like an object's beginning, ``characters`` or more behind this one's."""
         self._sink.lose("an entry of the list", why, offset=self._offset())
         boundary = self._boundary or _FIRST_KEY
-        self._at += 1
+        while characters > len(self._text) - self._at and self._more(characters):
+            pass
+        self._at = min(self._at + characters, len(self._text))
+        self._shorten()
         while (found := boundary.search(self._text, self._at)) is None:
             self._at = max(self._at, len(self._text) - _MARGIN)
             if not self._more():

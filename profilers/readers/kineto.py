@@ -167,6 +167,8 @@ class _Reading:
         self._taken: set[int] = set()
         self._devices: dict[Any, int] = {}
         self._pids: dict[Any, int] = {}
+        self._tids: dict[Any, int] = {}
+        self._tid_of: list[Any] = []
         self._kept = self._open = 0
         self._exact = False
         self._base = 0
@@ -245,6 +247,17 @@ class _Reading:
         self._taken.add(number)
         return number
 
+    def _lanes(self, pids: NDArray[np.int64], events: Sequence[Any]) -> NDArray[np.int64]:
+        """The number of each event's thread."""
+        tids = _numbers_of([event.tid for event in events], self._tids, self._tid)
+        pairs, places = np.unique(pids << 32 | tids, return_inverse=True)
+        lanes = [(pair >> 32, self._tid_of[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
+        return _numbers_of(lanes, self._threads, self._thread)[places]
+
+    def _tid(self, tid: Any) -> int:
+        self._tid_of.append(tid)
+        return len(self._tid_of) - 1
+
     def _host(self, events: Sequence[Any]) -> tuple[dict[str, Any], Sequence[Any]]:
         """Columns that all host events have, and the events that have a time at all."""
         start, duration = self._times(events)
@@ -255,8 +268,8 @@ class _Reading:
             start, duration = start[timed], duration[timed]
         columns = {
             "name": self._names(events),
-            "process": _numbers_of([event.pid for event in events], self._pids, lambda _pid: len(self._pids)),
-            "thread": _numbers_of([(event.pid, event.tid) for event in events], self._threads, self._thread),
+            "process": (pids := _numbers_of([event.pid for event in events], self._pids, lambda _pid: len(self._pids))),
+            "thread": self._lanes(pids, events),
             "start": start,
             "end": start + duration,
         }

@@ -16,6 +16,10 @@ _PROGRESS = ("epoch_start", "block_start", "epoch_stop", "block_stop")
 _EVENTS = {"init_start", "init_stop", "cache_clear", "run_final", "eval_start", "eval_stop", "epoch_num", "epoch_count",
            "first_epoch_num", "save_model", "weights_initialization", "eval_result", "tracked_stats"}  # fmt: skip
 _MANY_FACTS = 200
+_FIRST = ("init_start", "cache_clear")
+"""What a run logs before anything else: no log that was seen has them between run_start and run_stop."""
+_CLOCKS = 1000.0
+"""Milliseconds by which the clocks of a job's processes differ."""
 
 
 class MlperfLog(Reader):
@@ -47,30 +51,41 @@ def _is_line(mark: re.Match[str]) -> bool:
 
 @dataclass
 class _Log:
-    """The state of one file; ``pending`` is what it says of a run that has not begun."""
+    """The state of one file; ``pending`` is what it says of a run that has not begun.
+
+    A run may end without a word (a job that was killed) and the next begin: what an open run says again is held in
+    ``doubtful`` until progress shows that it is of this run, or a run_start that it is of the next. ``other`` says that
+    a sign of the next run has been seen, ``renewed`` that it came too late for another process of the same run.
+    """
 
     sink: Sink
     writer: Writer
     run: Run | None = None
     pending: dict[str, Any] = field(default_factory=dict)
     identity: dict[str, Any] = field(default_factory=dict)
+    doubtful: dict[str, Any] = field(default_factory=dict)
     next_speaks: bool = False
+    other: bool = False
+    renewed: bool = False
     echoes: int = 0
 
     def take(self, event: Event) -> None:
         if event.key == "run_start":
             self._start(event)
         elif event.key == "run_stop":
+            self._settle()
             self._stop(event)
         elif event.key in EVALUATIONS:
+            self._settle()
             self._evaluate(event)
         elif event.key in _PROGRESS:
+            self._settle()
             self._progress(event)
         else:
             self._fact(event)
 
     def _start(self, event: Event) -> None:
-        if self.run is not None and self.run.same(event.ms):
+        if self.run is not None and not self.renewed and self.run.same(event.ms):
             self.echoes += 1
             return
         if event.ms is None:
@@ -78,6 +93,8 @@ class _Log:
         self._begin(event.ms)
 
     def _begin(self, start: float | None) -> Run:
+        self.pending.update(self.doubtful)
+        self.doubtful, self.other, self.renewed = {}, False, False
         self.close()
         self.run = Run(start, self.pending, dict(self.identity))
         self.pending, self.next_speaks = {}, False
@@ -134,6 +151,8 @@ class _Log:
         """A setting: of the run that is on, or of the next one where that one has begun to speak after run_stop."""
         run, key = self.run, event.key
         ended = run is not None and run.stopped
+        if run is not None and not ended:
+            self._look_for_next(run, event)
         if key in _EVENTS or key.startswith("duplicate_"):
             self.next_speaks = self.next_speaks or (ended and key in ("init_start", "cache_clear"))
             return
@@ -142,16 +161,38 @@ class _Log:
             return
         self.next_speaks = self.next_speaks or (ended and run is not None and key in run.facts)
         facts = self.pending if run is None or self.next_speaks else run.facts
+        if not ended and run is not None and (self.other or self.doubtful or key in run.facts):
+            facts = self.doubtful
         if len(facts) < _MANY_FACTS or key in facts:
             facts[key] = event.value
-        if key == "train_samples" and run is not None and not ended and run.evaluations:
+        if key == "train_samples" and run is not None and not ended and not self.other and run.evaluations:
             run.late_samples = whole(event.value)
+
+    def _look_for_next(self, run: Run, event: Event) -> None:
+        """Whether an event that is logged while a run is on is one with which runs begin."""
+        late = run.start is not None and event.ms is not None and event.ms > run.start + _CLOCKS
+        submitted = (
+            event.key in IDENTITY and event.key in run.facts and event.ms is not None
+        )  # v0.5 has it in each line
+        if event.key not in _FIRST and not submitted:
+            return
+        if not self.other:
+            self._settle()
+        self.other, self.renewed = True, self.renewed or late
+
+    def _settle(self) -> None:
+        """What is held is of the run that is on after all; where another may have begun, its first words stand."""
+        if self.run is not None and self.doubtful:
+            self.run.facts.update({**self.doubtful, **(self.run.facts if self.other else {})})
+        self.doubtful, self.other, self.renewed = {}, False, False
 
     def close(self) -> None:
         """Write the run that has ended; the next one keeps who submitted it and on what."""
         if self.run is None:
             return
         run, self.run = self.run, None
+        for key, value in self.doubtful.items():
+            run.facts.setdefault(key, value)
         facts = {**run.inherited, **run.facts}
         self.identity = {key: facts[key] for key in IDENTITY if key in facts}
         self.writer.add(run, facts)

@@ -23,7 +23,17 @@ from wcbench.profilers.readers.ncu_launches import (
     plain_number,
     triple,
 )
-from wcbench.profilers.readers.ncu_layout import METRIC, TABLES, Layout, Table, head_rows, is_units_row, layout, records
+from wcbench.profilers.readers.ncu_layout import (
+    METRIC,
+    TABLES,
+    Layout,
+    Table,
+    head_rows,
+    is_units_row,
+    layout,
+    records,
+    whole_header,
+)
 
 DOUBTFUL = (
     "Numbers like 117.344 stand in the file and none that tells whether the point is the decimal mark or parts "
@@ -44,7 +54,7 @@ class NcuCsv(Reader):
     def recognizes(self, head: Head) -> bool:
         header: Layout | None = None
         messages = others = 0
-        for row in head_rows(head):
+        for row in head_rows(whole_header(head)):
             if isinstance(row, str):
                 messages += bool(MESSAGE.match(row))
                 continue
@@ -57,7 +67,7 @@ class NcuCsv(Reader):
         return header is None and bool(messages) and not others
 
     def read(self, source: Source, sink: Sink) -> None:
-        marks = units.decimal_mark(_value_cells(Head(source, source.head())))
+        marks = units.decimal_mark(_value_cells(whole_header(Head(source, source.head()))))
         reading = _Reading(sink, marks.mark)
         for offset, row in records(source.lines(sink.lose), sink.lose):
             if isinstance(row, str):
@@ -145,7 +155,7 @@ class NcuPivot(Reader):
     title: ClassVar[str] = "Nsight Compute CSV pivoted by its author: a row per launch, a column per metric, no units"
 
     def recognizes(self, head: Head) -> bool:
-        rows = [row for _, row in zip(range(2), head_rows(head), strict=False)]
+        rows = [row for _, row in zip(range(2), head_rows(whole_header(head)), strict=False)]
         if not rows or isinstance(rows[0], str) or rows[0][0].strip() not in _INDEX:
             return False
         metrics = _pivot_metrics(rows[0])

@@ -11,12 +11,14 @@ from typing import Protocol
 from wcbench.profilers.readers import units
 from wcbench.profilers.readers.base import Head, Lost
 from wcbench.profilers.readers.ncu_launches import Cells, Launch, Launches, device_label, plain_number, triple
+from wcbench.profilers.readers.source import HEAD, MAX_LINE
 
 _NAMES = ("Kernel Name", "Demangled Name", "Function Name")
 _HELD_BYTES, _HELD_LAUNCHES, _VALUE_BYTES = 64 << 20, 4096, 300
 _JOINED_LINES, _JOINED_BYTES = 64, 1 << 17
 METRIC = re.compile(r"[a-z][a-z0-9]*__[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
 _BRACKETS = re.compile(r"(.+?) ?\[([^\[\]]*)\]")
+_FIGURE = re.compile(r"[-+]?[\d.,' ]{1,40}(?:[eE][-+]?\d{1,4})?", re.ASCII)
 _FRESH = re.compile(r'(?:"?\d{1,19}"?,"?\d{1,19}"?,|==)', re.ASCII)
 
 
@@ -59,8 +61,11 @@ def _split_unit(name: str) -> tuple[str, str | None]:
 
 
 def is_units_row(header: Layout, fields: Sequence[str]) -> bool:
-    named = header.kernel(fields) or header.cell(fields, "ID")
-    return header.kind == "wide" and not named and any(fields[i : i + 1] != [""] for i, _, _ in header.metrics)
+    """Whether a row names units: no launch, no kernel, no figures."""
+    if header.kind != "wide" or header.kernel(fields) or header.cell(fields, "ID"):
+        return False
+    cells = [fields[i].strip() for i, _, _ in header.metrics if i < len(fields)]
+    return any(cells) and not any(map(_FIGURE.fullmatch, cells))
 
 
 def records(lines: Iterable[tuple[int, str]], lose: Lost) -> Iterator[tuple[int, list[str] | str]]:
@@ -96,6 +101,13 @@ def _fields(text: str) -> list[str] | None:
         return next(csv.reader([text]), [])
     except csv.Error:
         return None
+
+
+def whole_header(head: Head) -> Head:
+    """The head; a longer one where it does not reach beyond a header and the row below: some have 20,000 columns."""
+    if len(head.data) < HEAD or not any(name in line for line in head.lines[-2:] for name in _NAMES):
+        return head
+    return Head(head.source, head.source.head(HEAD + 3 * MAX_LINE))
 
 
 def head_rows(head: Head) -> Iterator[list[str] | str]:
@@ -218,9 +230,8 @@ class Wide:
         self._first = True
 
     def row(self, offset: int, fields: Sequence[str]) -> None:
-        if self._first and is_units_row(self._header, fields):
-            self._units = [fields[i].strip() if i < len(fields) else "" for i, _, _ in self._header.metrics]
-            self._first = False
+        if is_units_row(self._header, fields):
+            self._take_units(offset, fields)
             return
         self._first = False
         name = self._header.kernel(fields)
@@ -231,6 +242,17 @@ class Wide:
         for (at, metric, _), unit in zip(self._header.metrics, self._units, strict=True):
             self._cells.put(launch, metric, unit, fields[at])
         self._launches.add(launch)
+
+    def _take_units(self, offset: int, fields: Sequence[str]) -> None:
+        """Units of the rows below: of all as a rule, of the rest of them where tables were put together."""
+        if self._first or len(fields) == self._header.width:
+            self._units = [fields[i].strip() if i < len(fields) else "" for i, _, _ in self._header.metrics]
+        if not self._first:
+            why = "it stands between launches: those below it are in its units"
+            if len(fields) != self._header.width:
+                why = "it stands between launches and has too few or too many fields: what is below it may be wrong"
+            self._lose("a row of units", why, offset=offset, repaired=len(fields) == self._header.width)
+        self._first = False
 
     def finish(self) -> None:
         """Nothing is held."""

@@ -10,11 +10,13 @@ import numpy as np
 from wcbench.profilers.readers.base import Sink
 from wcbench.profilers.readers.database import Connection, TableError
 from wcbench.profilers.readers.database_rows import Field, fields, rows
-from wcbench.profilers.readers.nsys_rows import process_of
+from wcbench.profilers.readers.nsys_rows import process_of, sound
 
 KINDS = "CUPTI_ACTIVITY_KIND_"
 KERNEL, COPY, FILL, GRAPH = (KINDS + kind for kind in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))
 _MPI = "MPI_RANKS"
+_NEEDED = {COPY: " copyKind"}
+"""What a row must hold to be read, beside its times, device and stream."""
 
 
 def ranks(connection: Connection, sink: Sink, there: frozenset[str]) -> dict[int, int]:
@@ -38,14 +40,20 @@ def ranks(connection: Connection, sink: Sink, there: frozenset[str]) -> dict[int
 
 
 def _used(connection: Connection, there: frozenset[str]) -> dict[int, Counter[int]]:
-    """How many rows of each device belong to each process; the rows are read again for their content later."""
+    """How many rows of each device belong to each process, of those that are taken when their content is read."""
     found: dict[int, Counter[int]] = {}
+    graph_kernels = False
     for table in (KERNEL, COPY, FILL, GRAPH):
-        if table not in there:
+        if table not in there or (table == GRAPH and graph_kernels):
             continue
+        asked = fields("start end deviceId streamId globalPid" + _NEEDED.get(table, ""), "graphNodeId")
         try:
-            for batch in rows(connection, table, fields("globalPid deviceId"), lambda *_args, **_named: None):
-                pairs = np.stack([process_of(batch["globalPid"]), batch["deviceId"]])
+            for batch in rows(connection, table, asked, lambda *_args, **_named: None):
+                taken = sound(batch)
+                graph_kernels |= table == KERNEL and bool((batch["graphNodeId"][taken] > 0).any())
+                if not taken.any():
+                    continue
+                pairs = np.stack([process_of(batch["globalPid"][taken]), batch["deviceId"][taken]])
                 different, times = np.unique(pairs, axis=1, return_counts=True)
                 for (process, device), number in zip(different.T.tolist(), times.tolist(), strict=True):
                     found.setdefault(process, Counter())[device] += number

@@ -44,14 +44,24 @@ def process_of(identifier: Ints) -> Ints:
 
 def timed(batch: Batch, table: str, sink: Sink) -> Batch:
     """The rows whose times are sound: CUPTI writes zeros for what it could not time."""
-    start, end = batch["start"], batch["end"]
-    untimed = (start == 0) & (end == 0)
-    wrong = ~untimed & ((end < start) | (start < 0) | (end > _LAST))
+    untimed, wrong = _faults(batch)
     for which, why in ((untimed, "it has no times"), (wrong, "it ends before it begins, or at no sensible time")):
         if which.any():
             sink.lose(f"a row of table {table}", why, count=int(which.sum()))
     keep = ~(untimed | wrong)
     return batch if keep.all() else {name: select(values, keep) for name, values in batch.items()}
+
+
+def sound(batch: Batch) -> NDArray[np.bool_]:
+    """Which rows `timed` keeps."""
+    untimed, wrong = _faults(batch)
+    return ~(untimed | wrong)
+
+
+def _faults(batch: Batch) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    start, end = batch["start"], batch["end"]
+    untimed = (start == 0) & (end == 0)
+    return untimed, ~untimed & ((end < start) | (start < 0) | (end > _LAST))
 
 
 def closed(batch: Batch, sink: Sink) -> Batch:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from wcbench.errors import ReadError
 from wcbench.profilers.readers.base import Head, PassFacts, Reader, Sink, Source
 from wcbench.profilers.readers.nsys_trace import Trace, operation
+from wcbench.profilers.readers.sums import CONTRADICTED, NONE, UNCONFIRMED, Printed, agreed, printed
 from wcbench.profilers.readers.units import NotANumberError, decimal_mark, number
 
 _COLUMN = re.compile(r"(.*?)\s*(?:\(([^()]*)\)|:(?:dur|ts|mem|ratio)_(\S+))?")
@@ -192,23 +193,25 @@ class _File:
 
     def _values(self, section: _Section, cells: Sequence[str], offset: int) -> dict[str, Any] | None:
         layout, mark = section.layout, section.mark or "."
-        values: dict[str, Any] = {}
         try:
-            for column, words in _VALUES.items():
-                word = next((word for word in words if word in layout.places), None)
-                found = number(cells[layout.places[word]], mark) if word else None
-                scale = layout.scale(word) if word else None
-                values[column] = None if found is None or scale is None else found * scale
+            times = [_time(layout, cells, mark, words) for words in _VALUES.values()]
             calls = number(cells[layout.places[next(w for w in _CALLS if w in layout.places)]], mark)
         except NotANumberError:
             self._sink.lose("a row", "it holds text where a number belongs", offset=offset)
             return None
-        name = _name(section, cells)
-        times = [value for value in values.values() if value is not None]
-        if not name or values["total_ns"] is None or calls is None or not _sound(times, calls):
+        name, (total, mean, median, least, greatest, deviation) = _name(section, cells), times
+        known = [time.value for time in times if time.value is not None]
+        if not name or total.value is None or calls is None or not _sound(known, calls):
             self._sink.lose("a row", "its time, its number of calls or its name is missing or absurd", offset=offset)
             return None
-        return {"name": name, "calls": int(calls), **values}
+        sums = agreed(int(calls), total, mean, least, greatest, median=median, deviation=deviation)
+        if sums is None:
+            self._sink.lose("a row", UNCONFIRMED, offset=offset)
+            return None
+        for column in sums.left:
+            self._sink.lose(f"the {column} time of a row", CONTRADICTED, offset=offset)
+        values = (total.value, sums.mean, sums.median, sums.least, sums.greatest, sums.deviation)
+        return {"name": name, "calls": int(calls), **dict(zip(_VALUES, values, strict=True))}
 
     def end(self) -> None:
         self._flush()
@@ -235,6 +238,14 @@ def _what(section: _Section, cells: Sequence[str]) -> str:
     if "num calls" in places:  # calls of the system look the same
         return _RUNTIME if _CUDA.match(cells[places["name"]] if "name" in places else "") else ""
     return _COPIES if "operation" in places else _KERNELS if "instances" in places else ""
+
+
+def _time(layout: Layout, cells: Sequence[str], mark: str, words: Sequence[str]) -> Printed:
+    """The time in the first column of these names; NotANumberError where it is text."""
+    word = next((word for word in words if word in layout.places), None)
+    text = cells[layout.places[word]] if word else ""
+    found, scale = number(text, mark), layout.scale(word) if word else None
+    return NONE if found is None or scale is None else printed(found * scale, text, scale, mark)
 
 
 def _name(section: _Section, cells: Sequence[str]) -> str:

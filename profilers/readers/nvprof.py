@@ -16,6 +16,7 @@ from wcbench.profilers.readers.base import Head, PassFacts, Reader, Sink, Source
 from wcbench.profilers.readers.nvprof_items import Call, Cell, Damage, Header, Item, Message, Total, Value, Work
 from wcbench.profilers.readers.nvprof_scan import Scanner
 from wcbench.profilers.readers.rows import ABSENT
+from wcbench.profilers.readers.sums import CONTRADICTED, NONE, UNCONFIRMED, Printed, agreed, printed
 
 TIMELINE, COUNTERS = "timeline", "counters"
 UNKNOWN_DEVICE = "cuda"
@@ -153,15 +154,23 @@ class _Reading:
             self._written["totals"] += len(rows)
 
     def _total(self, item: Total) -> tuple[object, ...] | None:
-        calls, found = _whole(item.calls, 1 << 62), [self._nanoseconds(cell) for cell in _times(item)]
-        if not calls or found[0] is None:
+        calls, (total, *spread) = _whole(item.calls, 1 << 53), [self._nanoseconds(cell) for cell in _times(item)]
+        if not calls or total.value is None:
             self._sink.lose("a row of a summary", "its calls or its time cannot be read")
             return None
-        return (item.kind, item.name, calls, *found)
+        found = agreed(calls, total, *spread)
+        if found is None:
+            self._sink.lose("a row of a summary", UNCONFIRMED)
+            return None
+        for column in found.left:
+            self._sink.lose(f"the {column} time of a row of a summary", CONTRADICTED)
+        return (item.kind, item.name, calls, total.value, found.mean, found.least, found.greatest)
 
-    def _nanoseconds(self, cell: Cell) -> float | None:
-        found = _figure(cell, self._base)
-        return found[0] if found and found[1] == "ns" and found[0] is not None and found[0] >= 0 else None
+    def _nanoseconds(self, cell: Cell) -> Printed:
+        found, parts = _figure(cell, self._base), units.split_cell(cell[0])
+        if not found or found[1] != "ns" or found[0] is None or found[0] < 0 or not parts:
+            return NONE
+        return printed(found[0], cell[0], units.nvprof_unit(parts[1] or cell[1], self._base).factor)
 
     # --- metrics -------------------------------------------------------------------------------------------------
 

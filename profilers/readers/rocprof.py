@@ -70,7 +70,7 @@ def read_sums(table: Table, sink: Sink) -> None:
             sink.lose("the mean of a row", "it is not total over calls, which was taken", offset=offset, repaired=True)
         if len(columns["name"]) >= MAX_SUMS:
             raise ReadError(f"{sink.label} has sums of more than {MAX_SUMS} names.", "Import the trace itself.")
-        rest = [_spread(table, cells, title) for title in _SPREAD.values()]
+        rest = _consistent(total / calls, total, [_spread(table, cells, title) for title in _SPREAD.values()], sink)
         for values, value in zip(columns.values(), (name, calls, total, total / calls, *rest), strict=True):
             values.append(value)
     kind = _kind(columns["name"], sink)
@@ -81,6 +81,18 @@ def read_sums(table: Table, sink: Sink) -> None:
 def _spread(table: Table, cells: Sequence[str], title: str) -> float | None:
     value = number(cells[table.at[title]]) if title in table.at else None
     return value if value is not None and value >= 0 else None
+
+
+def _consistent(mean: float, total: float, spread: list[float | None], sink: Sink) -> list[float | None]:
+    """Least, greatest and deviation; None for what contradicts the mean and the total."""
+    least, greatest, deviation = spread
+    kept = [least if least is None or least <= mean + 1 else None]
+    kept.append(greatest if greatest is None or mean - 1 <= greatest <= total + 1 else None)
+    kept.append(deviation if deviation is None or deviation <= total + 1 else None)
+    lost = sum(value is not None for value in spread) - sum(value is not None for value in kept)
+    if lost:
+        sink.lose("a time of a row", "it contradicts its mean or its total, and is left empty", count=lost)
+    return kept
 
 
 def _kind(names: Sequence[str], sink: Sink) -> str:

@@ -15,7 +15,7 @@ LIMIT = 1 << 28
 FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _DEPTH = 64
 _NULL = msgspec.Raw(b"null")
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\Z)|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)  # possessive: remembers no way back
 _CLOSE = {b"[": b"]", b"{": b"}"}
 
 R = TypeVar("R")

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from wcbench.errors import ReadError
 
-CHUNK = 1 << 21
+CHUNK = 1 << 20
 HEAD = 1 << 18
 MAX_LINE = 1 << 20
 MAX_FILES = 100_000

@@ -18,6 +18,8 @@ Key = tuple[str, bool]
 """A field to sort by, and whether it falls."""
 
 RUN = 1 << 16
+"""Rows of a run; of rows of more than `WIDE` bytes fewer, so that runs are about equal in bytes."""
+WIDE = 64
 
 
 def sort_order(rows: Rows, keys: Sequence[Key]) -> NDArray[np.int64]:
@@ -39,6 +41,7 @@ class Sorter:
     def __init__(self, path: Path, dtype: np.dtype[Any], keys: Sequence[Key]) -> None:
         self.rows = 0
         self._path, self._dtype, self._keys = path, dtype, list(keys)
+        self._run = max(1, RUN * WIDE // max(WIDE, dtype.itemsize))
         self._waiting: list[Rows] = []
         self._held = 0
         self._runs: list[tuple[int, int]] = []
@@ -47,7 +50,7 @@ class Sorter:
         self._waiting.append(rows)
         self._held += len(rows)
         self.rows += len(rows)
-        if self._held >= RUN:
+        if self._held >= self._run:
             self._spill()
 
     def _sorted_waiting(self) -> Rows:
@@ -71,11 +74,11 @@ class Sorter:
             return
         if self._held:
             self._spill()
-        yield from _gathered(self._merged())
+        yield from _gathered(self._merged(), self._run // 2)
         self._path.unlink(missing_ok=True)
 
     def _merged(self) -> Iterator[Rows]:
-        share = max(1 << 10, RUN // len(self._runs))
+        share = max(1 << 10, self._run // len(self._runs))
         with self._path.open("rb") as file:
             runs = [_Run(file, self._dtype, first, last, share) for first, last in self._runs]
             while runs := [run for run in runs if run.fill()]:
@@ -103,14 +106,14 @@ class Sorter:
         return high
 
 
-def _gathered(batches: Iterator[Rows]) -> Iterator[Rows]:
+def _gathered(batches: Iterator[Rows], least: int) -> Iterator[Rows]:
     """The same rows in fewer batches: what is done with each has a cost of its own."""
     parts: list[Rows] = []
     held = 0
     for batch in batches:
         parts.append(batch)
         held += len(batch)
-        if held >= RUN // 2:
+        if held >= least:
             yield np.concatenate(parts)
             parts, held = [], 0
     if parts:

@@ -119,10 +119,10 @@ def test_an_unknown_unit_is_no_zero(run: Run) -> None:
 def test_numbers_with_groups_and_a_name_with_commas_without_quotes(run: Run) -> None:
     text = (
         KERNELS.splitlines()[0]
-        + '\n60.0,"1,234,567",3,"411,522.3","411,522.0",1,"3,100",1.0,gemm<float, 4>(float*, int)\n'
+        + '\n60.0,"1,234,567",3,"411,522.3","411,522.0",1,"900,000",1.0,gemm<float, 4>(float*, int)\n'
     )
     totals = run(NsysStats(), text).tables["totals"]
-    assert totals.loc[0, ["total_ns", "mean_ns", "maximum_ns"]].tolist() == [1234567.0, 411522.3, 3100.0]
+    assert totals.loc[0, ["total_ns", "mean_ns", "maximum_ns"]].tolist() == [1234567.0, 411522.3, 900000.0]
     assert totals["name"].tolist() == ["gemm<float, 4>(float*, int)"]
 
 
