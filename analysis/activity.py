@@ -69,13 +69,21 @@ class Activity:
     Work without a time stamp (``no_timestamp``) is in calls and sums alone; what depends on times is None where no work
     has one. Waiting that a file lists among the work (synchronization) is in none of these but ``waiting``.
 
-    ``groups`` maps rank and device to the time in which exactly these groups of `GROUPS` ran.
+    ``groups`` maps rank and device to the time in which exactly these groups of `GROUPS` ran;
+    ``untimed_communication`` counts communication without a time stamp, of which no overlap is known.
     """
 
     source: Source
     devices: pd.DataFrame
     streams: pd.DataFrame
     groups: Mapping[tuple[int, str], Mapping[tuple[str, ...], int]]
+    untimed_communication: int = 0
+
+    @property
+    def hidden_share(self) -> float | None:
+        """Share of all devices' communication that runs beside computation; None without communication."""
+        talk = int(self.devices["communication_ns"].fillna(0).sum())
+        return int(self.devices["overlap_ns"].fillna(0).sum()) / talk if talk else None
 
     @property
     def calls(self) -> int:
@@ -97,7 +105,7 @@ class Activity:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the figures leave out."""
-        return tuple(_notes(self.devices))
+        return tuple(_notes(self.devices, self.untimed_communication))
 
     def to_frame(self) -> pd.DataFrame:
         """A row a device."""
@@ -109,6 +117,7 @@ class Activity:
             "calls": self.calls,
             "sum_ns": self.sum_ns,
             "utilization": self.utilization,
+            "hidden_share": self.hidden_share,
             "devices": [_plain(row) | {"groups": self._groups(row)} for row in self.devices.to_dict("records")],
             "streams": [_plain(row) for row in self.streams.to_dict("records")],
             "notes": list(self.notes),
@@ -169,7 +178,8 @@ def activity(profile: Profile, passname: str | None = None) -> Activity | None:
         for (rank, device, stream), mine in _places(rows.rank, rows.device, rows.stream)
         if not waiting[mine].all()
     ]
-    return Activity(origin, _frame(devices, DEVICE_COLUMNS), _frame(streams, STREAM_COLUMNS), groups)
+    untimed = int((kinds[COMMUNICATION] & ~placed & ~waiting).sum())
+    return Activity(origin, _frame(devices, DEVICE_COLUMNS), _frame(streams, STREAM_COLUMNS), groups, untimed)
 
 
 def _places(*keys: Int) -> Iterator[tuple[tuple[int, ...], Int]]:
@@ -238,15 +248,20 @@ def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key): None if value is pd.NA else value for key, value in row.items()}
 
 
-def _notes(devices: pd.DataFrame) -> Iterator[str]:
+def _notes(devices: pd.DataFrame, untimed: int) -> Iterator[str]:
     calls, unplaced = int(devices["calls"].sum()), int(devices["no_timestamp"].sum())
     if unplaced:
+        have = "has" if unplaced == 1 else "have"
         yield (
-            f"{unplaced:,} of {calls:,} executions have no timestamp: they are in calls and sums, and in no span, busy "
-            "or idle time."
+            f"{unplaced:,} of {calls:,} executions {have} no timestamp: they are in calls and sums, and in no span, "
+            "busy or idle time."
         )
     waiting = int(devices["waiting_calls"].sum())
     if waiting:
-        yield f"{waiting:,} records of synchronization are waiting, not work: they are in no figure of busy time."
-    if not devices["communication_ns"].fillna(0).any():
+        are = "record of synchronization is" if waiting == 1 else "records of synchronization are"
+        yield f"{waiting:,} {are} waiting, not work: in no figure of busy time."
+    if untimed:
+        are = "execution of communication has" if untimed == 1 else "executions of communication have"
+        yield f"{untimed:,} {are} no timestamp: how much of it runs beside computation is not known."
+    elif not devices["communication_ns"].fillna(0).any():
         yield "No communication ran on any device, so its overlap with computation is not defined."

@@ -102,7 +102,8 @@ class Convergence:
     """Runs, groups of them, and quality over epochs or samples.
 
     ``runs`` has one mapping a run: the columns of table trainings, and ``qualities``, the values of the last evaluation
-    by metric (the metric is "" where the log names none). ``curves`` has one mapping a run and metric: ``of`` (epochs,
+    by metric (the metric is "" where the log names none). ``evaluations`` counts those with a quality, one of several
+    metrics once. ``curves`` has one mapping a run and metric: ``of`` (epochs,
     samples or seconds) and ``points``, pairs of that and the quality.
     """
 
@@ -110,6 +111,7 @@ class Convergence:
     runs: tuple[Mapping[str, Any], ...]
     groups: tuple[Group, ...]
     curves: tuple[Mapping[str, Any], ...]
+    evaluations: int = 0
 
     def to_frame(self) -> pd.DataFrame:
         """One row a run."""
@@ -118,13 +120,15 @@ class Convergence:
     def to_dict(self) -> dict[str, Any]:
         return {
             **self.source.to_dict(),
+            "evaluations": self.evaluations,
             "rows": [dict(row) for row in self.runs],
             "groups": [group.to_dict() for group in self.groups],
             "curves": [dict(curve) for curve in self.curves],
         }
 
     def __repr__(self) -> str:
-        return "\n".join([f"Convergence: {len(self.runs)} runs", *(_line(group) for group in self.groups)])
+        count = f"{len(self.runs)} run{'' if len(self.runs) == 1 else 's'}"
+        return "\n".join([f"Convergence: {count}", *(_line(group) for group in self.groups)])
 
 
 def convergence(profile: Profile) -> Convergence | None:
@@ -137,7 +141,8 @@ def convergence(profile: Profile) -> Convergence | None:
     by_run = dict(list(evaluations.groupby("run", sort=False)))
     runs = tuple(_run(row, by_run.get(row["run"])) for row in table.to_dict("records"))
     curves = tuple(curve for row in runs for curve in _curves(row["run"], by_run.get(row["run"])))
-    return Convergence(origin, runs, tuple(_groups(runs)), curves)
+    count = sum(max(len(rows) for _, rows in _by_metric(found)) for found in by_run.values())
+    return Convergence(origin, runs, tuple(_groups(runs)), curves, count)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -256,7 +261,9 @@ def olympic_mean(seconds: Sequence[float | None], drops: int = 1) -> tuple[float
         return None, "a successful run has no time"
     ordered = sorted(float(value) for value in seconds if value is not None)
     if len(ordered) < 2 * drops + 1:
-        return None, f"{len(ordered)} runs are too few: {drops} at each end are left out"
+        few = "1 run is" if len(ordered) == 1 else f"{len(ordered)} runs are"
+        ends = f"{drops} at each end {'is' if drops == 1 else 'are'}"
+        return None, f"{few} too few: {ends} left out"
     kept = ordered[drops:-drops]
     if math.isinf(kept[-1]):
         return None, f"more than {drops} of {len(ordered)} runs did not reach the target"
@@ -266,15 +273,21 @@ def olympic_mean(seconds: Sequence[float | None], drops: int = 1) -> tuple[float
 def _line(group: Group) -> str:
     name = f"{group.benchmark or 'unnamed benchmark'} on {group.system or 'unnamed system'}"
     series = f" ({group.series})" if group.series else ""
-    parts = [f"{group.success} of {len(group.runs)} runs reached the target"]
+    runs = f"{len(group.runs)} run{'' if len(group.runs) == 1 else 's'}"
+    parts = [f"{group.success} of {runs} reached the target"]
     if group.seconds.mean is not None:
-        parts.append(f"{group.seconds.mean / 60:.4g} min{_of(group.seconds)}")
+        parts.append(f"{_seconds(group.seconds.mean)}{_of(group.seconds)}")
     if group.to_quality is not None:
         found = group.quantity(group.to_quality)
         parts.append(f"{found.mean:.6g} {group.to_quality} to quality{_of(found)}")
     if group.olympic_seconds is not None:
-        parts.append(f"olympic mean {group.olympic_seconds / 60:.4g} min")
+        parts.append(f"olympic mean {_seconds(group.olympic_seconds)}")
     return f"  {name}{series}: {'; '.join(parts)}"
+
+
+def _seconds(value: float) -> str:
+    """In seconds, as tables have it: three digits, and no fewer than whole ones."""
+    return f"{value:,.0f} s" if value >= 100 else f"{value:.3g} s"
 
 
 def _of(found: Variation) -> str:

@@ -7,6 +7,7 @@ weighted by executions here. Names are Nsight Compute's where nvprof's value can
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from wcbench.record import Profile
 
 _PASS = "counters"
+FORMULAS = "pyprof."
+"""Beginning of the metrics that are formulas of PyProf on an operator's arguments, no counters of the hardware."""
+
 COLUMNS = (
     "kernel", "metric", "unit", "value", "minimum", "maximum", "calls", "missing", "given", "known", "time_ns",
     "time_value",
@@ -28,7 +32,7 @@ COLUMNS = (
 WORKED = "worked out"
 """In column `given`: the value is made of others by the list of names."""
 
-_KEYS = ["kernel", "metric", "unit", "given"]
+_NSIGHT = re.compile(r"[a-z0-9]+__[a-z]")
 _NAMED_KEYS = ["kernel", "metric", "unit", "given", "known"]
 
 
@@ -49,9 +53,20 @@ class Counters:
     rows: pd.DataFrame
 
     @property
+    def hardware(self) -> bool:
+        """Whether any of them is a counter of the hardware; PyProf's FLOPs and bytes are none."""
+        return not bool(self.rows["metric"].str.startswith(FORMULAS).all())
+
+    @property
+    def nvidia(self) -> bool:
+        """Whether any is named as nvprof or Nsight Compute name theirs."""
+        return bool((self.rows["known"] | self.rows["given"].str.match(_NSIGHT)).any())
+
+    @property
     def unknown(self) -> tuple[str, ...]:
         """Metrics that the list of names does not hold: they stand under the file's names."""
-        return tuple(sorted(set(self.rows.loc[~self.rows["known"], "metric"])))
+        other = self.rows.loc[~self.rows["known"] & ~self.rows["metric"].str.startswith(FORMULAS), "metric"]
+        return tuple(sorted(set(other)))
 
     def to_frame(self) -> pd.DataFrame:
         return self.rows.copy()
@@ -72,15 +87,28 @@ class Counters:
 
 def counters(profile: Profile) -> Counters | None:
     """Counters of a record; None where it has none."""
-    origin = source(profile, _PASS)
     frame = profile.table("counters")
-    if origin is None or frame.empty:
+    if frame.empty:
+        return None
+    # files of another kind than counters' can hold values too
+    origin = source(profile, _PASS) or source(profile, str(frame["pass"].iloc[0]))
+    if origin is None:
         return None
     rows = _grouped(_canonical(frame, _durations(profile)))
     made = [row for metric in names().metrics if metric.form in WORKED_OUT for row in _worked_out(rows, metric)]
     if made:
         rows = pd.concat([rows, pd.DataFrame(made, columns=list(COLUMNS))], ignore_index=True)
-    return Counters(origin, rows.sort_values(_KEYS, ignore_index=True))
+    return Counters(origin, _ordered(rows))
+
+
+def _ordered(rows: pd.DataFrame) -> pd.DataFrame:
+    """AIBench's metrics first, then those that the list of names holds, then the others; within each those with a value
+    first, and by name."""
+    first = {way.metric for ways in _WAYS.values() for way in ways}
+    place = np.where(rows["metric"].isin(first), 0, np.where(rows["known"].astype(bool), 1, 2))
+    marked = rows.assign(place=place, empty=rows["value"].isna())
+    ordered = marked.sort_values(["place", "empty", "metric", "kernel", "unit", "given"], ignore_index=True)
+    return ordered.drop(columns=["place", "empty"])
 
 
 def _durations(profile: Profile) -> pd.Series:

@@ -13,7 +13,7 @@ from wcbench.analysis.pyprof import NAMES, PyProf, pyprof
 from wcbench.errors import RecordError, UnknownNameError, UsageError
 from wcbench.files import write_whole
 from wcbench.redaction import redact
-from wcbench.schema import table_schema
+from wcbench.schema import TABLES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,7 +78,8 @@ def _check(profile: Profile, table: str | None, form: str) -> str:
         return form
     if table is None:
         raise UsageError(f"Format {form} needs the name of a table.", f"Name one with --table. {known}")
-    table_schema(table)
+    if table not in TABLES:
+        raise UnknownNameError("table", table, profile.tables, known)
     if not profile.arrow(table).num_rows:
         raise RecordError(f"The record has no table {table}: no pass recorded a row of it.", known)
     return table

@@ -1,4 +1,4 @@
-"""Blocks of the summary that imported files bring alone: hardware counters and memory timelines."""
+"""Blocks of the summary that imported files bring alone: counters and memory timelines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ _MOMENTS = 400
 
 
 def counters_block(profile: Profile) -> dict[str, Any] | None:
-    """Every counter, and AIBench's five made of them."""
+    """Every counter, and AIBench's five made of them (None of metrics of other devices than NVIDIA's)."""
     found = counters(profile)
     if found is None:
         return None
     five = {name: dataclasses.asdict(figure) for name, figure in aibench_five(profile).items()}
-    return {**found.to_dict(), "unknown": list(found.unknown), "five": five}
+    told = {"hardware": found.hardware, "unknown": list(found.unknown), "five": five if found.nvidia else None}
+    return {**found.to_dict(), **told}
 
 
 def allocations_block(profile: Profile) -> dict[str, Any] | None:

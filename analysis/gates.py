@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from wcbench.analysis.activity import Activity, activity
-from wcbench.analysis.executions import ABSENT, Executions, codes, executions, is_text, sums, whole
+from wcbench.analysis.executions import ABSENT, OUTSIDE, Executions, codes, executions, is_text, sums, whole
 from wcbench.analysis.selection import unmarked
 from wcbench.analysis.source import timed_pass
 
@@ -192,14 +192,30 @@ def _links(profile: Profile, passname: str, rows: Executions | None) -> Iterator
         if lost:
             text = (
                 f"{lost:,} of {asked:,} launches have no device record: their work lies outside the trace, was dropped "
-                "by the profiler, or went into a graph that was being captured."
+                "by the profiler (then device time and calls lack it), or went into a graph that was being captured; "
+                "host times are not touched."
             )
         yield Gate(LOST, not lost, lost, 0.0, "", text, 1.0)
     orphans = int((launch == ABSENT).sum())
     text = "All work of a device has its call on the host."
     if orphans:
-        text = f"{orphans:,} of {len(rows):,} executions have no call on the host: it lies outside the trace."
+        text = _orphans(profile, rows, launch == ABSENT)
     yield Gate(ORPHANS, not orphans, orphans, 0.0, "", text, 1.0)
+
+
+def _orphans(profile: Profile, rows: Executions, lone: Any) -> str:
+    """What executions without a call on the host touch, and what not."""
+    op = profile.columns("kernels", ["op"])["op"].is_null().to_numpy()[rows.row]
+    count, outside, nameless = int(lone.sum()), int((lone & (rows.step == OUTSIDE)).sum()), int((lone & op).sum())
+    parts = [
+        f"{outside:,} in no step (figures per step lack them)" if outside else "",
+        f"{nameless:,} without an operator (figures by operator lack them)" if nameless else "",
+    ]
+    touched = " and ".join(part for part in parts if part)
+    return (
+        f"{count:,} of {len(rows):,} executions have no call on the host, which lies outside the trace"
+        f"{f'; of these {touched}' if touched else ''}; figures of the whole file hold all of them."
+    )
 
 
 def _launches(table: Any, mine: Any) -> Any:

@@ -9,17 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from wcbench import kernels
-from wcbench.analysis.executions import COMMUNICATION, sums
+from wcbench.analysis.executions import COMMUNICATION, Int, sums
 from wcbench.analysis.selection import ALL, MEASURED, Selection, select
-from wcbench.analysis.source import Source, source, timed_pass
+from wcbench.analysis.source import Source, imported, source, timed_pass
 
 if TYPE_CHECKING:
     from wcbench.record import Profile
 
 HOST_TIME, DEVICE_TIME = "operator self time", "kernel time"
 PHASES = ("forward", "backward", "optimizer", "other")
+NAME_WIDTH = 100
+"""Characters of a kernel's name in a `repr`."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,9 @@ class Hotspots:
     """Time by name, longest first.
 
     ``rows`` has the columns name, category (full view), paper, time_ns, time_share, calls; shares are of ``total_ns``.
-    ``of`` says what is added up: operator self time on a CPU host, kernel time on a device.
+    Of several ranks also rank_min_ns and rank_max_ns: the same time of the rank on which it is least, and most (0 where
+    one never ran it); NaN of one rank. ``of`` says what is added up: operator self time on a CPU host, kernel time on
+    a device.
 
     ``basis`` says of what the figures are:
 
@@ -68,7 +75,7 @@ class Hotspots:
         head = f"Hotspots ({self.of}, {self.per}; {self.source}; {len(self.rows)} names)"
         top = self.rows.head(10)
         triples = zip(top["time_share"], top["time_ns"] / 1e6, top["name"], strict=True)
-        lines = [f"  {share:6.1%}  {ms:10.3f} ms  {name}" for share, ms, name in triples]
+        lines = [f"  {share:6.1%}  {ms:10.3f} ms  {_short(name)}" for share, ms, name in triples]
         return "\n".join([head, *lines])
 
 
@@ -78,15 +85,16 @@ class Categories:
 
     ``paper`` holds AIBench Training's eight, `none of the eight` and `unknown`; ``full`` the refined view. Each sums
     to 1. ``phases`` splits the time into forward, backward, optimizer and other; None where a file holds sums by name,
-    which belong to no phase. ``python_share`` is the share of the step's wall time outside every operator, None where
-    kernels run on a device.
+    which belong to no phase. Of an imported record a phase that nothing carries is None, since a file need not tell
+    it, and all are where nothing carries any of the three. ``python_share`` is the share of the step's wall time
+    outside every operator, None where kernels run on a device.
     """
 
     source: Source
     of: str
     paper: Mapping[str, float]
     full: Mapping[str, float]
-    phases: Mapping[str, float] | None
+    phases: Mapping[str, float | None] | None
     unknown_names: tuple[str, ...]
     python_share: float | None
 
@@ -150,6 +158,7 @@ def _rows(found: Selection) -> pd.DataFrame:
     keys = 2 * found.name + (found.collective & ~known[found.name] if len(known) else found.collective)
     size = 2 * len(found.names)
     time, calls = sums(keys, found.time, size), sums(keys, found.calls, size)
+    least, most = _by_rank(found, keys, size)
     there = np.flatnonzero(np.bincount(keys, minlength=size))
     category = [found.category(key // 2, collective=bool(key % 2)) for key in there.tolist()]
     whole = float(time.sum())
@@ -161,9 +170,28 @@ def _rows(found: Selection) -> pd.DataFrame:
             "time_ns": time[there] / found.divisor,
             "time_share": time[there] / whole if whole else 0.0,
             "calls": calls[there] / found.divisor,
+            "rank_min_ns": least[there],
+            "rank_max_ns": most[there],
         }
     )
     return rows.sort_values(["time_ns", "name"], ascending=[False, True], ignore_index=True)
+
+
+def _by_rank(found: Selection, keys: Int, size: int) -> tuple[Floats, Floats]:
+    """The least and the most time that a rank spends on each key, over that rank's steps; NaN of one rank alone."""
+    if found.ranks < 2:
+        return np.full(size, np.nan), np.full(size, np.nan)
+    least, most = np.full(size, np.inf), np.zeros(size)
+    for rank, steps in found.rank_steps.items():
+        mine = found.rank == rank
+        time = sums(keys[mine], found.time[mine], size) / (max(1, steps) if found.averaged else 1)
+        least, most = np.minimum(least, time), np.maximum(most, time)
+    return least, most
+
+
+def _short(name: str) -> str:
+    """A name for a line of a `repr`; `to_frame` has the whole."""
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1]}…"
 
 
 def categories(
@@ -182,15 +210,20 @@ def categories(
             view[str(name)] = float(share)
     unknown = hot.rows.loc[hot.rows["category"] == kernels.UNKNOWN, "name"]
     python = _python_share(profile, passname) if found.host and found.basis == "steps" else None
-    return Categories(hot.source, hot.of, paper, full, _phases(found), tuple(unknown), python)
+    return Categories(hot.source, hot.of, paper, full, _phases(found, imported(profile)), tuple(unknown), python)
 
 
-def _phases(found: Selection) -> dict[str, float] | None:
+def _phases(found: Selection, foreign: bool) -> dict[str, float | None] | None:
+    """Shares by phase; of a ``foreign`` file 0 and "not told" are not told apart by an absence."""
     if found.phase is None:
         return None
     shares = sums(found.phase, found.time, len(found.phases)) / float(found.time.sum())
-    by_phase = dict(zip(found.phases, shares.tolist(), strict=True))
-    return {phase: by_phase.get(phase, 0.0) for phase in PHASES}
+    there = np.bincount(found.phase, minlength=len(found.phases)) > 0
+    by_phase = {phase: share for phase, share, any_ in zip(found.phases, shares.tolist(), there, strict=True) if any_}
+    if not foreign:
+        return {phase: by_phase.get(phase, 0.0) for phase in PHASES}
+    told = set(by_phase) & set(PHASES[:3])
+    return {phase: by_phase.get(phase, 0.0 if phase == "other" else None) if told else None for phase in PHASES}
 
 
 def _python_share(profile: Profile, passname: str) -> float | None:

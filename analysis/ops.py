@@ -27,7 +27,8 @@ class Ops:
     ``rows`` has the columns name, category, calls, total_ns, self_ns, self_share (of all self time) and device_ns. A
     call inside another of its own name adds to calls and self time and not to the total, which would count it twice.
     ``device_ns`` is the time of the kernels that it launched itself, by the innermost operator around the launch; None
-    where the record has no kernels of a device. ``device_unlinked_ns`` is that of kernels without such an operator.
+    where the record has no kernels of a device, or none of them tells its operator. ``device_unlinked_ns`` is that of
+    kernels without such an operator.
     """
 
     source: Source
@@ -110,7 +111,8 @@ def _inside_itself(table: pa.Table, name: Int) -> Bool:
 
 
 def _device_time(profile: Profile, passname: str) -> tuple[dict[str, float] | None, float | None]:
-    """Kernel time by the operator that launched, and that of no operator; None where no kernel ran on a device."""
+    """Kernel time by the operator that launched, and that of no operator; None where no kernel ran on a device, and of
+    operators where no kernel has one."""
     table: pa.Table = profile.columns("kernels", ["pass", "device", "op", "duration_ns"])
     device, labels = codes(table["device"])
     mine = is_text(table["pass"], passname) & np.array([label != "cpu" for label in labels], np.bool_)[device]
@@ -118,4 +120,5 @@ def _device_time(profile: Profile, passname: str) -> tuple[dict[str, float] | No
         return None, None
     op, names = codes(table["op"])
     time = sums(op[mine] + 1, whole(table["duration_ns"])[mine], len(names) + 1)  # 0 is null
-    return dict(zip(names, time[1:].tolist(), strict=True)), float(time[0])
+    linked = dict(zip(names, time[1:].tolist(), strict=True)) if (op[mine] >= 0).any() else None
+    return linked, float(time[0])

@@ -59,7 +59,7 @@ def _gpu(profile: Profile, passname: str) -> _Gpu:
     if not gpus:
         return _Gpu(None, "the name of the GPU is not known")
     info = profile.manifest.passes.get(passname)
-    index = (info.device if info else "").partition(":")[2]
+    index = "" if _several_files(profile) else (info.device if info else "").partition(":")[2]
     chosen = gpus[int(index)] if index.isdigit() and int(index) < len(gpus) else gpus[0]
     if not index.isdigit() and len({gpu["name"] for gpu in gpus}) > 1:
         return _Gpu(None, "it ran on GPUs of several kinds")
@@ -67,6 +67,11 @@ def _gpu(profile: Profile, passname: str) -> _Gpu:
     if found is None:
         return _Gpu(None, f"no peaks of '{chosen['name']}' are known (wcbench/devices.toml)")
     return _Gpu(found, "")
+
+
+def _several_files(profile: Profile) -> bool:
+    """Whether the GPUs can be of several machines, so that a device's number does not tell its place among them."""
+    return len((profile.manifest.source or {}).get("files") or ()) > 1
 
 
 def _flops(profile: Profile, passname: str, gpu: _Gpu) -> Gate:

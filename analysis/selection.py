@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +35,12 @@ MEASURED, ALL = "measured", "all"
 @dataclass(frozen=True)
 class Selection:
     """Rows to add up: for each the place of its name in ``names``, its time, its calls, and its place in ``phases``
-    (None where the file has sums only). Sums are divided by ``divisor``; see `hotspots.Hotspots` for the rest."""
+    (None where the file has sums only). Sums are divided by ``divisor``, those of one rank by its ``rank_steps``; see
+    `hotspots.Hotspots` for the rest."""
 
     names: Sequence[str]
     name: Int
+    rank: Int
     time: NDArray[Any]
     calls: Int
     collective: Bool
@@ -46,13 +48,22 @@ class Selection:
     phase: Int | None
     host: bool
     basis: str
-    ranks: int
-    divisor: int
+    rank_steps: Mapping[int, int]
     coverage: float | None
     whole_ns: float
     whole_calls: int
     waiting_ns: float = 0.0
     waiting_calls: int = 0
+    averaged: bool = True
+
+    @property
+    def ranks(self) -> int:
+        return len(self.rank_steps)
+
+    @property
+    def divisor(self) -> int:
+        """Steps of all ranks together; 1 where everything is added up."""
+        return max(1, sum(self.rank_steps.values())) if self.averaged else 1
 
     def category(self, name: int, *, collective: bool) -> kernels.Category:
         """The categories of a name; a collective is communication whatever it is called."""
@@ -91,10 +102,10 @@ def _executed(profile: Profile, passname: str, rows: Executions, steps: str, ran
     if basis is None:
         return None
     chosen = busy if basis == ALL else busy.take(inside)
-    ranks = np.unique(rows.rank)
     return Selection(
         names=chosen.names,
         name=chosen.name,
+        rank=chosen.rank,
         time=chosen.duration,
         calls=np.ones(len(chosen), np.int64),
         collective=chosen.collective,
@@ -102,8 +113,8 @@ def _executed(profile: Profile, passname: str, rows: Executions, steps: str, ran
         phase=chosen.phase,
         host=rows.host,
         basis=basis,
-        ranks=len(ranks),
-        divisor=1 if basis == ALL else _rank_steps(profile, passname, ranks),
+        rank_steps=_rank_steps(profile, passname, np.unique(rows.rank), chosen if basis != ALL else None),
+        averaged=basis != ALL,
         coverage=inside_ns / whole_ns if whole_ns else None,
         whole_ns=whole_ns,
         whole_calls=len(busy),
@@ -130,11 +141,20 @@ def unmarked(profile: Profile, passname: str) -> bool:
     return not mine.any() or bool(is_text(table["kind"], WHOLE_FILE)[mine].all())
 
 
-def _rank_steps(profile: Profile, passname: str, ranks: Int) -> int:
-    """Measured steps of all these processes together."""
+def _rank_steps(profile: Profile, passname: str, ranks: Int, chosen: Executions | None) -> dict[int, int]:
+    """Measured steps of each of these processes; of one that marks none, the steps in which it did anything.
+
+    Where everything is added up (no ``chosen``), each counts as one.
+    """
+    if chosen is None:
+        return dict.fromkeys(ranks.tolist(), 1)
     table = profile.columns("steps", ["pass", "rank", "role"])
-    mine = is_text(table["pass"], passname) & is_text(table["role"], "measured") & np.isin(whole(table["rank"]), ranks)
-    return int(mine.sum()) or profile.manifest.passes[passname].steps * len(ranks)
+    marked = whole(table["rank"])[is_text(table["pass"], passname) & is_text(table["role"], "measured")]
+    if not len(marked) and not imported(profile):
+        return dict.fromkeys(ranks.tolist(), profile.manifest.passes[passname].steps)
+    return {
+        rank: int((marked == rank).sum()) or len(np.unique(chosen.step[chosen.rank == rank])) for rank in ranks.tolist()
+    }
 
 
 def _of_rank(ranks: Int, rank: int | None) -> Bool:
@@ -154,10 +174,11 @@ def _sums(profile: Profile, passname: str, steps: str, rank: int | None) -> Sele
     name, names = codes(table["name"])
     waits = np.array([kernels.classify(text).full == SYNCHRONIZATION for text in names], np.bool_)[name]
     time, calls = table["total_ns"].to_numpy(), whole(table["calls"])
-    ranks = len(np.unique(whole(table["rank"])))
+    ranks = whole(table["rank"])
     return Selection(
         names=names,
         name=name[~waits],
+        rank=ranks[~waits],
         time=time[~waits],
         calls=calls[~waits],
         collective=np.zeros(int((~waits).sum()), np.bool_),
@@ -165,8 +186,8 @@ def _sums(profile: Profile, passname: str, steps: str, rank: int | None) -> Sele
         phase=None,
         host=False,
         basis=ALL if steps == ALL else "sums",
-        ranks=ranks,
-        divisor=1 if steps == ALL else ranks,
+        rank_steps=dict.fromkeys(np.unique(ranks).tolist(), 1),
+        averaged=steps != ALL,
         coverage=None,
         whole_ns=float(time[~waits].sum()),
         whole_calls=int(calls[~waits].sum()),

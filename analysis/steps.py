@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
+from wcbench.analysis.executions import OUTSIDE, SYNCHRONIZATION, executions
 from wcbench.analysis.selection import unmarked
 from wcbench.analysis.source import Source, source
 
@@ -109,6 +111,25 @@ def step_times(profile: Profile) -> dict[str, StepTimes]:
             ranks=int(measured["rank"].nunique()),
         )
     return found
+
+
+def device_step_ns(profile: Profile, passname: str) -> float | None:
+    """Median over the steps of all ranks of how long one spans on its devices: from the first start to the last end of
+    its kernels, which run after the host that launches them and so on another clock than its marks.
+
+    None where steps are not marked, or no kernel of one has a time.
+    """
+    rows = executions(profile, passname)
+    if rows is None or rows.host or unmarked(profile, passname):
+        return None
+    rows = rows.take((rows.step != OUTSIDE) & rows.placed() & ~rows.is_in(SYNCHRONIZATION))
+    if not len(rows):
+        return None
+    order = np.lexsort((rows.step, rows.rank))
+    rank, step, start = rows.rank[order], rows.step[order], rows.start[order]
+    first = np.flatnonzero(np.r_[True, (np.diff(rank) != 0) | (np.diff(step) != 0)])
+    ends = np.maximum.reduceat(start + rows.duration[order], first)
+    return float(np.median(ends - np.minimum.reduceat(start, first)))
 
 
 def _samples(kinds: Mapping[str, pd.DataFrame], shares: Mapping[str, float]) -> float | None:

@@ -21,6 +21,7 @@ from wcbench.analysis.gates import gates
 from wcbench.analysis.hotspots import Hotspots, categories, hotspots
 from wcbench.analysis.locality import Locality
 from wcbench.analysis.lookups import lookups
+from wcbench.analysis.losses import losses_block
 from wcbench.analysis.memory import MemoryAccess, memory
 from wcbench.analysis.modules import Modules, modules
 from wcbench.analysis.noise import noise, unresolved_overheads
@@ -30,7 +31,7 @@ from wcbench.analysis.roofline import Roofline, profile_roofline
 from wcbench.analysis.scaling import continued, scaling
 from wcbench.analysis.selection import ALL, unmarked
 from wcbench.analysis.source import imported, source
-from wcbench.analysis.steps import StepTimes, step_times
+from wcbench.analysis.steps import StepTimes, device_step_ns, step_times
 from wcbench.analysis.telemetry import measured_memory, power
 from wcbench.analysis.totals import totals
 from wcbench.record import Note
@@ -61,7 +62,7 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "wcbench": manifest.wcbench,
         "machine": dict(manifest.machine),
         "source": None if manifest.source is None else dict(manifest.source),
-        "losses": [dataclasses.asdict(loss) for loss in manifest.losses],
+        "losses": losses_block(manifest.losses),
         "tables": dict(manifest.tables),
         "notes": [dataclasses.asdict(note) for note in [*notes(profile), *_doubts(accessed, no_roof)]],
         "noise": [text for _, text in noise(profile)],
@@ -105,12 +106,14 @@ def _pass(profile: Profile, name: str, times: StepTimes | None) -> dict[str, Any
     info = profile.manifest.passes[name]
     settings = dataclasses.asdict(info)
     low, median, high = (value / 1e6 for value in times.quartiles_ns) if times else (None, None, None)
+    device = device_step_ns(profile, name) if times else None
     return {
         **settings,
         "steps": info.steps,
         "step_ms_median": median,
         "step_ms_q1": low,
         "step_ms_q3": high,
+        "device_step_ms_median": None if device is None else device / 1e6,
         "samples_per_s": times.samples_per_s if times else None,
         "ranks": times.ranks if times else None,
         "loss_first": times.loss_first if times else None,
@@ -141,7 +144,7 @@ def _complexity(profile: Profile, found: Complexity | None) -> dict[str, Any] | 
         "params_trainable": found.params_trainable,
         "params_bytes": found.params_bytes,
         "params_shared": found.params_shared,
-        **_flops(found),
+        **_flops(found, foreign=imported(profile)),
         "bytes_read": found.bytes_read,
         "bytes_written": found.bytes_written,
         "operator_calls": found.operator_calls,
@@ -153,15 +156,18 @@ def _complexity(profile: Profile, found: Complexity | None) -> dict[str, Any] | 
     }
 
 
-def _flops(found: Complexity) -> dict[str, float | None]:
-    forward = found.flops_matrix_forward_per_sample
-    counts = {
-        "flops_matrix_forward": found.flops_matrix_forward,
-        "flops_matrix_backward": found.flops_matrix.get("backward", 0),
+def _flops(found: Complexity, *, foreign: bool) -> dict[str, float | None]:
+    """Work by phase; of an imported record None for a phase of which no call is: the file need not tell it."""
+    nothing = None if foreign else 0
+    has_forward = not foreign or "forward" in found.flops_matrix
+    forward = found.flops_matrix_forward_per_sample if has_forward else None
+    counts: dict[str, float | None] = {
+        "flops_matrix_forward": found.flops_matrix.get("forward", nothing),
+        "flops_matrix_backward": found.flops_matrix.get("backward", nothing),
         "flops_matrix_step": found.flops_matrix_step,
         "flops_matrix_step_causal_half": found.flops_matrix_half,
-        "flops_all_forward": found.flops_all.get("forward", 0),
-        "flops_all_backward": found.flops_all.get("backward", 0),
+        "flops_all_forward": found.flops_all.get("forward", nothing),
+        "flops_all_backward": found.flops_all.get("backward", nothing),
         "flops_all_step": found.flops_all_step,
         "flops_matrix_forward_per_sample": forward,
         "macs_forward_per_sample": None if forward is None else forward / 2,

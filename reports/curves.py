@@ -24,7 +24,7 @@ from wcbench.reports.canvas import (
     panel_axes,
     write,
 )
-from wcbench.reports.model import CapacityCurves, KnobCurves, LiveCurve, Roofline
+from wcbench.reports.model import CapacityCurves, KnobCurves, LiveCurve, QualityCurves, Roofline
 from wcbench.reports.palette import EDGE, GRID, INK, MEDIAN, MUTED, PAPER, live_color
 
 HEIGHT = 300
@@ -59,16 +59,17 @@ def _frame(width: int, keys: Sequence[Key], title: str) -> tuple[Figure, Any]:
 
 def live(data: LiveCurve, width: int) -> Figure:
     """Stacked areas, painted from the top of the stack down, so that each needs one edge only."""
+    data, unit = _along_time(data) if data.timed else (data, "")
     shown = [(name, values) for name, values in data.classes if any(values)]
     keys = [Key(name, live_color(name)) for name, _ in shown]
     figure, axes = _frame(width, keys, "live bytes")
     heights = [sum(column) for column in zip(*(values for _, values in shown), strict=True)] or [0] * len(data.order)
     peak, last = max(heights, default=0), data.order[-1]
     _byte_scale(axes, peak)
-    axes.set_xlim(data.order[0], max(last, data.order[0] + 1))
-    axes.xaxis.set_major_locator(MaxNLocator(4 if width < TIGHT else 8, integer=True))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.set_xlabel("operator (its place in the stream)")
+    axes.set_xlim(data.order[0], last if last > data.order[0] else data.order[0] + 1)
+    axes.xaxis.set_major_locator(MaxNLocator(4 if width < TIGHT else 8, integer=not unit))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.set_xlabel(f"time since the first event ({unit})" if unit else "operator (its place in the stream)")
     tops = list(heights)
     for name, values in reversed(shown):
         axes.fill([data.order[0], *data.order, last], [0, *tops, 0], color=live_color(name), linewidth=0)
@@ -76,6 +77,17 @@ def live(data: LiveCurve, width: int) -> Figure:
     if peak:
         _peak(axes, data.order[heights.index(peak)], peak)
     return figure
+
+
+def _along_time(data: LiveCurve) -> tuple[LiveCurve, str]:
+    """The curve with its steps drawn out, and the unit of its times; bytes stay until the next moment."""
+    unit = fmt.column([data.order[-1]], "time_ns").unit
+    factor = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9}[unit]
+    order = [moment / factor for moment in data.order]
+    twice = tuple((name, tuple(itertools.chain(*zip(values, values, strict=True)))) for name, values in data.classes)
+    ends = [*order[1:], order[-1]]
+    places: Any = tuple(itertools.chain(*zip(order, ends, strict=True)))
+    return LiveCurve(places, twice), unit
 
 
 def _byte_scale(axes: Any, peak: float) -> None:
@@ -191,6 +203,32 @@ def knob(data: KnobCurves, width: int) -> Figure:
         x, y = zip(*(point for point in curve.points if point[1] > 0), strict=True)
         axes.plot(x, y, color=color, linestyle=LINES[mark], linewidth=2, marker="o", markersize=4, zorder=3)
     return figure
+
+
+def quality(data: QualityCurves, width: int) -> Figure:
+    """A thin line a run, of one colour where they are of one name; targets as dashed levels."""
+    names = list(dict.fromkeys(curve.name for curve in data.curves))
+    colors = dict(zip(names, itertools.cycle(color for color, _ in STYLES), strict=False))
+    keys = [Key(name, colors[name], "line") for name in names if name]
+    figure, axes = _frame(width, [*keys, *([Key("target", MUTED, "dashed")] if data.levels else [])], data.axis)
+    for curve in data.curves:
+        x, y = zip(*curve.points, strict=True)
+        style: dict[str, Any] = {"alpha": 0.7, "marker": "o", "markersize": 3} if len(x) < MARKED else {"alpha": 0.7}
+        axes.plot(x, y, color=colors[curve.name], linewidth=1.4, zorder=3, **style)
+    for level in data.levels:
+        axes.axhline(level, color=MUTED, linewidth=1.2, linestyle=LINES["dashed"])
+    low, high = axes.get_xlim()
+    ticks: dict[str, Any] = {"steps": [1, 2, 5, 10], "integer": high - low > 2}
+    axes.xaxis.set_major_locator(MaxNLocator(4 if width < TIGHT else 8, **ticks))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}" if value < 1e6 else _trimmed(fmt.si(value)))
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.set_xlabel(data.along)
+    return figure
+
+
+MARKED = 60
+"""Points from which a line of quality has no dots."""
 
 
 def _round_ticks(axis: Any, low: float, high: float, data: KnobCurves) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -35,6 +35,8 @@ from wcbench.reports.model import (
     FigureData,
     KnobCurves,
     LiveCurve,
+    QualityCurves,
+    Roofline,
     StepPoint,
     StepTimes,
 )
@@ -57,17 +59,7 @@ def draw(data: FigureData, width: int = WIDE) -> Figure:
 
 
 def _draw(data: FigureData, width: int) -> Figure:
-    if isinstance(data, Bars):
-        return _bars(data, width)
-    if isinstance(data, StepTimes):
-        return _steps(data, width)
-    if isinstance(data, LiveCurve):
-        return curves.live(data, width)
-    if isinstance(data, CapacityCurves):
-        return curves.capacity(data, width)
-    if isinstance(data, KnobCurves):
-        return curves.knob(data, width)
-    return curves.roofline(data, width)
+    return _DRAWERS[type(data)](data, width)
 
 
 # --- bars ---------------------------------------------------------------------------------------------------------
@@ -186,6 +178,17 @@ def _steps_key(axes: Any, data: StepTimes) -> None:
     words = ["● measured", "○ △ dropped" if dropped else "", "━ median", "▒ quartiles"]
     text = "  ".join(word for word in words if word)
     write(axes, 0, 1, text, transform=axes.transAxes, va="bottom", offset=(-56, 34), color=MUTED)
+
+
+_DRAWERS: dict[type, Callable[[Any, int], Figure]] = {
+    Bars: _bars,
+    StepTimes: _steps,
+    LiveCurve: curves.live,
+    CapacityCurves: curves.capacity,
+    KnobCurves: curves.knob,
+    QualityCurves: curves.quality,
+    Roofline: curves.roofline,
+}
 
 
 # --- SVG ----------------------------------------------------------------------------------------------------------

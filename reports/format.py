@@ -127,6 +127,8 @@ def seconds(value: float | None) -> str:
         return "0 s"
     unit, factor = _time_unit(abs(value))
     scaled = value / factor
+    if abs(scaled) >= 1000:
+        return f"{scaled:,.0f} {unit}"  # as in a column, where it would read as another time
     return f"{float(f'{scaled:.{DIGITS - 1}e}'):,.{decimals(scaled)}f} {unit}"
 
 
@@ -214,9 +216,9 @@ class ColumnText:
     cells: tuple[str, ...]
 
 
-def column(values: Sequence[Any], kind: Kind, unit: str = "") -> ColumnText:
-    """The cells of a column in the unit that suits the largest of them."""
-    known = [abs(value) for value in values if not absent(value)] if kind in _SCALES else []
+def column(values: Sequence[Any], kind: Kind, unit: str = "", beside: Sequence[Any] = ()) -> ColumnText:
+    """The cells of a column in the unit that suits the largest of them, and of what stands ``beside`` it."""
+    known = [abs(value) for value in (*values, *beside) if not absent(value)] if kind in _SCALES else []
     if kind == "share":
         return ColumnText("%", tuple(ABSENT if absent(value) else _percent(value) for value in values))
     if kind in _SCALES:

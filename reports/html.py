@@ -69,10 +69,7 @@ def _fact_text(fact: Fact) -> str:
 
 def _table_view(table: Table) -> tuple[list[tuple[Column, str]], list[tuple[str, ...]]]:
     """Headings with their units, and the shown rows as text; names stay whole, the template cuts them."""
-    formatted = [
-        fmt.column([row[index] for row in table.shown], column.kind, column.unit)
-        for index, column in enumerate(table.columns)
-    ]
+    formatted = table.texts(table.shown)
     heads = [(column, text.unit) for column, text in zip(table.columns, formatted, strict=True)]
     return heads, list(zip(*(text.cells for text in formatted), strict=True))
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from wcbench.reports import format as fmt
 from wcbench.reports.sections._common import (
+    HOST_MARKS,
     Summary,
     block,
+    device_step,
     file_name,
     files,
     formats,
@@ -19,7 +21,9 @@ from wcbench.reports.sections._common import (
     step_hint,
     task_name,
 )
+from wcbench.reports.sections.convergence import sentence
 from wcbench.reports.sections.gates import failed
+from wcbench.reports.sections.losses import counted, sorted_losses
 from wcbench.reports.sections.overview import device_name
 
 _BESIDE = ("counters", "trainings", "operators", "allocations", "memory_curve")
@@ -43,6 +47,12 @@ _NOUNS = {
 }
 
 
+_FORMULAS = ("value by PyProf's formulas", "values by PyProf's formulas")
+
+GROUPS = 2
+"""Groups of training runs that are told of; the section has them all."""
+
+
 def lead_imported(summary: Summary, hotspots: Sentence, size: Sentence) -> tuple[str, ...]:
     """What file, of which format, on which device; how busy; where the time goes; what to doubt and what is left out.
 
@@ -51,6 +61,7 @@ def lead_imported(summary: Summary, hotspots: Sentence, size: Sentence) -> tuple
     """
     return (
         _holds(summary),
+        converged(summary),
         _steps(summary),
         doubts(summary),
         hotspots(summary) if block(summary, "hotspots") is not None else "",
@@ -82,7 +93,19 @@ def _holds(summary: Summary) -> str:
     span = "" if share is None else f"; {where} {fmt.share(share)} of {'their spans' if several else 'its span'}"
     held = f"{_files(summary)} {count}: {fmt.show(busy.get('sum_ns'), 'time_ns')} of device time{span}."
     also = _and(list(_amounts(summary, _BESIDE)))
-    return f"{held} Beside that it has {also}." if also else held
+    told = f"{held} Beside that it has {also}." if also else held
+    hidden = busy.get("hidden_share")
+    if hidden is not None:
+        told += f" {fmt.share(hidden)} of the communication is hidden behind computation."
+    return told
+
+
+def converged(summary: Summary) -> str:
+    """What the runs of the first groups needed to reach their target."""
+    groups = rows(mapping(summary.get("convergence")).get("groups"))
+    said = " ".join(sentence(group) for group in groups[:GROUPS])
+    more = len(groups) - GROUPS
+    return f"{said} {fmt.plural(more, 'more group')} in section Convergence." if more > 0 else said
 
 
 def _files(summary: Summary) -> str:
@@ -109,9 +132,13 @@ def _devices(summary: Summary) -> str:
 
 
 def _amounts(summary: Summary, names: Sequence[str] = tuple(_NOUNS)) -> Iterator[str]:
-    tables: Any = mapping(summary.get("tables"))
+    tables: Any = {**mapping(summary.get("tables"))}
+    told = mapping(summary.get("convergence")).get("evaluations")
+    if told is not None:
+        tables["epochs"] = told  # the table has a row for each epoch too
+    formulas = mapping(summary.get("counters")).get("hardware") is False
     for name in names:
-        one, several = _NOUNS[name]
+        one, several = _FORMULAS if name == "counters" and formulas else _NOUNS[name]
         if tables.get(name):
             yield f"{fmt.count(tables[name])} {one if tables[name] == 1 else several}"
 
@@ -132,17 +159,19 @@ def _steps(summary: Summary) -> str:
     spots = mapping(summary.get("hotspots"))
     covered, of = spots.get("coverage"), spots.get("of") or "time"
     part_of = "" if covered is None or covered >= 1 else f"; the steps hold {fmt.share(covered)} of the {of}"
-    return f"A step takes {fmt.spread_ms(times)}{f' ({details})' if details else ''}{throughput}{part_of}."
+    device = device_step(part)
+    longer = "" if device is None else f", but its kernels span {fmt.show(device, 'time_ms')} on the device"
+    return (
+        f"A step takes {fmt.spread_ms(times)} {HOST_MARKS}{f' ({details})' if details else ''}{throughput}{longer}"
+        f"{part_of}."
+    )
 
 
 def _left_out(summary: Summary) -> str:
-    listed = rows(summary.get("losses"))
-    lost = sum(int(row.get("count") or 0) for row in listed if not row.get("repaired"))
-    mended = sum(int(row.get("count") or 0) for row in listed if row.get("repaired"))
-    if not lost and not mended:
-        return ""
+    lost, mended, _ = sorted_losses(summary)  # what was left out on purpose is no news for a lead
     words = [
-        f"{fmt.plural(lost, 'piece')} of the files left out" if lost else "",
-        f"{fmt.plural(mended, 'damaged piece')} mended" if mended else "",
+        counted(lost, *(f"of the files {be} missing, damaged or not readable" for be in ("is", "are"))),
+        counted(mended, "was damaged and mended", "were damaged and mended"),
     ]
-    return f"Import: {', '.join(word for word in words if word)} (section Left out)."
+    said = ", ".join(word for word in words if word)
+    return f"Import: {said} (section Left out)." if said else ""

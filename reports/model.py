@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wcbench.errors import WcbenchError
-from wcbench.reports.format import Kind
+from wcbench.reports.format import ColumnText, Kind
+from wcbench.reports.format import column as column_text
 
 _ID = re.compile(r"[a-z][a-z0-9-]*\Z")
 
@@ -51,11 +52,17 @@ class Facts:
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading, the kind of its values, and their unit where the kind does not imply one."""
+    """A column's heading, the kind of its values, and their unit where the kind does not imply one.
+
+    ``keep``: where a place has no room for all columns, those without it go first. Columns of one ``group`` share
+    their unit, so that they can be compared along a row.
+    """
 
     title: str
     kind: Kind = "text"
     unit: str = ""
+    keep: bool = False
+    group: str = ""
 
     @property
     def align(self) -> Literal["left", "right"]:
@@ -82,6 +89,18 @@ class Table:
     @property
     def shown(self) -> tuple[tuple[Any, ...], ...]:
         return self.rows[: self.limit]
+
+    def texts(self, rows: tuple[tuple[Any, ...], ...]) -> list[ColumnText]:
+        """Some rows as text, column by column, with the unit of each."""
+        return [
+            column_text([row[i] for row in rows], column.kind, column.unit, self._beside(i, rows))
+            for i, column in enumerate(self.columns)
+        ]
+
+    def _beside(self, index: int, rows: tuple[tuple[Any, ...], ...]) -> list[Any]:
+        group = self.columns[index].group
+        peers = [i for i, column in enumerate(self.columns) if group and column.group == group]
+        return [row[i] for row in rows for i in peers]
 
     @property
     def hidden(self) -> int:
@@ -160,10 +179,14 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class LiveCurve:
-    """Live bytes by class at operators of a step in their order; the classes stack."""
+    """Live bytes by class at operators of a step in their order; the classes stack.
+
+    ``timed``: ``order`` is nanoseconds, and bytes stay until the next moment.
+    """
 
     order: tuple[int, ...]
     classes: tuple[tuple[str, tuple[int, ...]], ...]
+    timed: bool = False
 
 
 @dataclass(frozen=True)
@@ -219,7 +242,17 @@ class KnobCurves:
     curves: tuple[Curve, ...]
 
 
-FigureData = Bars | StepTimes | LiveCurve | CapacityCurves | Roofline | KnobCurves
+@dataclass(frozen=True)
+class QualityCurves:
+    """Quality against training, both on linear axes: lines of one name are runs of one kind. ``levels`` are targets."""
+
+    axis: str
+    along: str
+    curves: tuple[Curve, ...]
+    levels: tuple[float, ...] = ()
+
+
+FigureData = Bars | StepTimes | LiveCurve | CapacityCurves | Roofline | KnobCurves | QualityCurves
 
 
 @dataclass(frozen=True)

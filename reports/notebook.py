@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.lead_imported import doubts
+from wcbench.reports.lead_imported import converged, doubts
 from wcbench.reports.palette import category_color
 from wcbench.reports.sections._common import (
+    HOST_MARKS,
     Summary,
     block,
     conditions,
     descending,
+    device_step,
     file_name,
     files,
     imported,
@@ -58,7 +60,8 @@ def _pairs(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "read from", ", ".join(file_name(file) for file in files(summary)[:3])
     yield "device", ", ".join(word for word in (str(timing.get("device") or ""), _hardware(summary, timing)) if word)
     yield "ran at", ", ".join(word for word in (_preset(timing), str(timing.get("precision") or "")) if word)
-    yield "step", _step(timing if imported(summary) else run_pass(summary, "timing"))
+    yield "step", _imported_step(timing) if imported(summary) else _step(run_pass(summary, "timing"))
+    yield "runs", converged(summary)
     yield "activity", _activity(summary)
     yield "doubt", doubts(summary)
     yield "caution", str((summary.get("noise") or ("",))[0])
@@ -85,6 +88,13 @@ def _step(timing: Mapping[str, Any]) -> str:
     rate = timing.get("samples_per_s")
     throughput = f", {fmt.number(rate)} samples/s" if rate is not None else ""
     return f"{fmt.spread_ms(times)}{f' ({details})' if details else ''}{throughput}"
+
+
+def _imported_step(timing: Mapping[str, Any]) -> str:
+    """The host's marks, and how long the kernels of a step span where that is longer."""
+    host, device = _step(timing), device_step(timing)
+    on_device = "" if device is None else f"; kernels span {fmt.show(device, 'time_ms')} on the device"
+    return f"{host} {HOST_MARKS}{on_device}" if host else ""
 
 
 def _activity(summary: Summary) -> str:

@@ -60,6 +60,13 @@ LIVE = {
 }
 """Classes of live bytes: the same hues, in figures that have no categories."""
 
+TIMELINE = {
+    "parameter": LIVE["weight"],
+    "temporary": LIVE["workspace"],
+    "autograd detail": PAPER["memory copy"],
+}
+"""What torch's memory timeline calls otherwise, or besides."""
+
 UNKNOWN = "#c9ced6"
 
 
@@ -77,4 +84,4 @@ def category_color(category: str) -> str:
 
 def live_color(name: str) -> str:
     """The colour of a class of live bytes; grey for one that the palette does not know."""
-    return LIVE.get(_key(name), UNKNOWN)
+    return {**LIVE, **TIMELINE}.get(_key(name), UNKNOWN)

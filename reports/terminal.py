@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -97,41 +99,94 @@ NAME_ROOM = 24
 
 
 class _Fitted:
-    """A table as wide as its place: values that have no room are left out and named, the names never."""
+    """A table as wide as its place.
+
+    Where it is too wide, headings break first; then columns go that say nothing (empty, all 0, the same in every row),
+    then those that are not to be kept. What goes is named; the first column and the first of names never go.
+    """
 
     def __init__(self, table: Table, rows: int) -> None:
         self.table, self.rows = table, rows
+        self.texts = table.texts(table.rows[:rows])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = [self._width(index) for index in range(len(self.table.columns))]
-        kept = list(range(len(widths)))
-        while len(kept) > 2 and sum(widths[index] for index in kept) > options.max_width:
-            kept.remove(max(index for index in kept if self.table.columns[index].align == "right" or index))
-        yield _rich_table(self.table, self.rows, kept)
-        left = [column.title for index, column in enumerate(self.table.columns) if index not in kept]
-        if left:
-            yield RichText(f"No room for: {', '.join(left)} (a wider terminal, or --json)", "dim")
+        kept = list(range(len(self.texts)))
+        heads = [self._heading(index) for index in kept]
+        if self._wide(kept, heads) > options.max_width:
+            heads = [self._broken(index) for index in kept]
+        for index in self._dispensable() if self._wide(kept, heads) > options.max_width else ():
+            if self._wide(kept, heads) > options.max_width and len(kept) > 2:
+                kept.remove(index)
+        yield self._rich(kept, heads)
+        yield from self._left([index for index in range(len(self.texts)) if index not in kept])
 
-    def _width(self, index: int) -> int:
+    def _heading(self, index: int) -> str:
+        title, unit = self.table.columns[index].title, self.texts[index].unit
+        return f"{title} [{unit}]" if unit else title
+
+    def _broken(self, index: int) -> str:
+        """The heading on as many lines as make it no wider than the cells, if its words let it."""
+        longest = max(map(len, self.texts[index].cells), default=0)
+        return "\n".join(textwrap.wrap(self._heading(index), max(longest, 4), break_long_words=False))
+
+    def _wide(self, kept: list[int], heads: list[str]) -> int:
+        return sum(self._width(index, heads[index]) for index in kept)
+
+    def _width(self, index: int, heading: str) -> int:
         """Of the longest cell and the heading, with the gap to the next column; of a name at most its room."""
-        column = self.table.columns[index]
-        text = fmt.column([row[index] for row in self.table.rows[: self.rows]], column.kind, column.unit)
-        heading = f"{column.title} [{text.unit}]" if text.unit else column.title
-        longest = max(map(len, [heading, *text.cells]))
-        return 2 + (longest if column.align == "right" else min(longest, NAME_ROOM))
+        longest = max(map(len, [*heading.split("\n"), *self.texts[index].cells]))
+        return 2 + (longest if self.table.columns[index].align == "right" else min(longest, NAME_ROOM))
+
+    def _dispensable(self) -> list[int]:
+        """The columns that may go, in the order in which they do."""
+        columns = self.table.columns
+        first_name = next((i for i, column in enumerate(columns) if column.kind == "name"), 0)
+        free = [i for i in range(len(columns)) if i not in (0, first_name)]
+        if self._same(0) and first_name:
+            free.insert(0, 0)
+        return sorted(free, key=lambda i: (self._worth(i), -i))
+
+    def _worth(self, index: int) -> int:
+        """0 for what says nothing, 1 for what is the same in every row, more for the rest and what is to be kept."""
+        values = {row[index] for row in self._plain}
+        if values <= {None, "0", "0.0"} and self.table.columns[index].align == "right":
+            return 0
+        keep = 2 if self.table.columns[index].keep else 0
+        return keep + (1 if self._same(index) else 2)
+
+    def _same(self, index: int) -> bool:
+        """Whether every row has the same there; of one row nothing can be said."""
+        rows = self._plain
+        return len(rows) > 1 and len({row[index] for row in rows}) == 1
+
+    @cached_property
+    def _plain(self) -> list[tuple[str | None, ...]]:
+        """All rows as texts, None where a value is absent."""
+        return [tuple(None if fmt.absent(value) else str(value) for value in row) for row in self.table.rows]
+
+    def _left(self, left: list[int]) -> Iterator[RichText]:
+        """What has no room; what is the same in every row is said once."""
+        same = [i for i in left if self._same(i) and not fmt.absent(self.table.rows[0][i])]
+        if same:
+            said = ", ".join(f"{self._heading(i)} {fmt.cut(self.texts[i].cells[0], NAME_ROOM * 2).text}" for i in same)
+            yield RichText(f"The same in every row: {said}", "dim")
+        other = [self.table.columns[i].title for i in left if i not in same]
+        if other:
+            yield RichText(f"No room for: {', '.join(other)} (a wider terminal, or --json)", "dim")
+
+    def _rich(self, kept: list[int], heads: list[str]) -> RichTable:
+        title = self.table.caption
+        shown = RichTable(title=title, title_justify="left", title_style="", header_style="bold", box=None)
+        for index in kept:
+            align = self.table.columns[index].align
+            head = RichText(heads[index])
+            shown.add_column(head, justify=align, overflow="fold", no_wrap=align == "right", min_width=4)
+        for row in zip(*(map(_cell, self.texts[index].cells) for index in kept), strict=True):
+            shown.add_row(*row)
+        return shown
 
 
-def _rich_table(table: Table, rows: int, kept: list[int]) -> RichTable:
-    shown = RichTable(title=table.caption, title_justify="left", title_style="", header_style="bold", box=None)
-    cells = []
-    for index in kept:
-        column = table.columns[index]
-        text = fmt.column([row[index] for row in table.rows[:rows]], column.kind, column.unit)
-        cells.append([RichText(fmt.cut(cell, _NAME_LIMIT).text) for cell in text.cells])
-        title = f"{column.title} [{text.unit}]" if text.unit else column.title
-        shown.add_column(
-            RichText(title), justify=column.align, overflow="fold", no_wrap=column.align == "right", min_width=4
-        )
-    for row in zip(*cells, strict=True):
-        shown.add_row(*row)
-    return shown
+def _cell(text: str) -> RichText:
+    """A long name ends in an ellipsis."""
+    part = fmt.cut(text, _NAME_LIMIT)
+    return RichText(f"{part.text}…" if part.more else part.text)

@@ -725,9 +725,17 @@ def test_list_runs(cli: Cli, full_run: tuple[Path, Ended]) -> None:
             "passes": list(made["passes"]),
         }
     ]
+    assert json.loads(cli("list", "--runs", full_run[0], "--json").out)["runs"] == found  # as other commands take it
     shown = cli("list", "--runs", "--in", full_run[0]).out
     assert "…" not in shown
     assert "spatial-transformer" in shown
+
+
+def test_list_takes_a_folder_of_records_only(cli: Cli, tmp_path: Path) -> None:
+    ended = cli("list", tmp_path)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"For its records: --runs {tmp_path}." in ended.err
+    assert "Give one of the two." in cli("list", "--runs", tmp_path, "--in", tmp_path).err
 
 
 def test_list_runs_takes_paths_literally(cli: Cli, tmp_path: Path) -> None:

@@ -330,7 +330,8 @@ from wcbench.errors import WcbenchError
 from wcbench.schema import to_arrow
 
 n = 5000
-columns = {"rank": [0] * n, "index": list(range(n)), "role": ["measured"] * n, "kind": ["train"] * n, "samples": [1] * n}
+columns = {"rank": [0] * n, "index": list(range(n)), "role": ["measured"] * n, "kind": ["train"] * n}
+columns["samples"] = [1] * n
 steps = to_arrow("steps", {**columns, "duration_ns": [i * i * 7919 % 1000003 for i in range(n)]}, "timing")
 made = record.new_profile(
     task="toy", variant=None, suites=(), machine={}, command=(), passes={}, tables={"steps": steps}, notes=()

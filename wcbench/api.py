@@ -381,9 +381,10 @@ def _study_capture(jobs: int | None, root: Path) -> Any:
     count = jobs or cpu()["usable_cores"] or 1
 
     def settings(task: str) -> Mapping[str, Any]:
+        from wcbench.profilers.changes import counted_settings
         from wcbench.tasks.load import load_task
 
-        return vars(load_task(task).presets["paper"])
+        return counted_settings(load_task(task), "paper")
 
     def profiled(tasks: Sequence[str], tell: Told) -> list[tuple[str, Path | None, str | None]]:
         from wcbench.profilers.suite import profile_tasks

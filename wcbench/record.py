@@ -224,7 +224,11 @@ class Profile:
         return self._frames[name]
 
     def view(self, name: str, **options: Any) -> Any:
-        """A derived result by its name in VIEWS: hotspots, categories, complexity, steps, notes, summary, ..."""
+        """A derived result by its name in VIEWS: hotspots, categories, complexity, steps, notes, summary, ...
+
+        None where the record holds nothing for it; ``view("notes")`` and the section `notes` of a report say what is
+        missing and why.
+        """
         return VIEWS.load(name)(self, **options)
 
     def _read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:

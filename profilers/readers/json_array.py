@@ -11,11 +11,14 @@ from typing import Any
 from wcbench.errors import ReadError
 from wcbench.profilers.readers.base import Sink, Source
 
-MAX_ITEM = 1 << 24
+MAX_ITEM = 1 << 23
 """Characters of one object from which it is taken for damage."""
 
 _MAX_BEFORE = 1 << 20
-_PIECE = 1 << 17  # json's errors look for line ends in all of the text, so that it must not be long
+_PIECE = 1 << 17
+_SHORT = 1 << 13
+"""Characters kept behind a fault: json's errors count line ends in all of the text, which takes long in a long one."""
+_LARGE = 1 << 20
 _MARGIN = 1 << 10
 _PATIENCE = 8
 """Damaged entries in a row whose insides are searched for further ones; then what was decoded in vain is left out."""
@@ -73,12 +76,12 @@ class JsonArray:
 
     def _shorten(self) -> None:
         """Put back most of a long text, of which each further error would look for line ends again."""
-        if len(self._text) <= 2 * _PIECE:
+        if len(self._text) <= 2 * _SHORT:
             return
         self._dropped += len(self._text[: self._at].encode())
         left = self._text[self._at :]
-        self._back += [left[at : at + _PIECE] for at in range(0, len(left), _PIECE)][:0:-1]
-        self._text, self._at, self._ended = left[:_PIECE], 0, self._ended and not self._back
+        self._back += [left[at : at + _PIECE] for at in range(_SHORT, len(left), _PIECE)][::-1]
+        self._text, self._at, self._ended = left[:_SHORT], 0, self._ended and not self._back
 
     def _offset(self) -> int:
         """Where the reading stands; exact for ASCII, of which these files are, and close to it otherwise."""
@@ -111,7 +114,7 @@ class JsonArray:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except (ValueError, RecursionError) as error:
                 left = len(self._text) - self._at
-                if self._may_go_on(error) and self._more(min(left, MAX_ITEM + 1 - left)):  # in doubling steps
+                if self._may_go_on(error) and self._more(min(3 * left, MAX_ITEM + 1 - left)):  # in growing steps
                     continue
                 self._skip("it is no valid JSON" if left <= MAX_ITEM else "it is too long", self._vain(error))
                 return None
@@ -135,7 +138,7 @@ class JsonArray:
 
     def _vain(self, error: Exception) -> int:
         """Characters to leave out: one; after some failures in a row all that was decoded in vain, or ever more."""
-        self._failed += 1
+        self._failed += 3 if len(self._text) - self._at > _LARGE else 1
         if self._failed <= _PATIENCE:
             return 1
         if isinstance(error, json.JSONDecodeError):

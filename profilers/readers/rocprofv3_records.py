@@ -146,7 +146,8 @@ def read_tools(source: Source, sink: Sink) -> Sequence[Tool]:
     try:
         return _decoded(data)
     except FAULTS as error:
-        mended = _closed(data, sink)
+        # what is of another form stays so when its end is mended
+        mended = None if isinstance(error, msgspec.ValidationError) else _closed(data, sink)
         try:
             if mended is not None:
                 return _decoded(mended)

@@ -19,7 +19,8 @@ EXTRA: Mapping[str, str] = {
     "convergence": "convergence",
     "allocations": "memory",
 }
-"""Blocks that are missing in most records by their nature, and so not worth a word; else as `BLOCKS`."""
+"""Blocks that are missing in most records by their nature, and so worth a word in imported ones only; else as `BLOCKS`.
+"""
 
 NOTHING: Mapping[str, str] = {
     "activity": "no work of a device was recorded",
@@ -28,7 +29,7 @@ NOTHING: Mapping[str, str] = {
     "counters": "it has no hardware counters",
     "convergence": "it has no training runs to a target",
     "allocations": "it has no memory timeline",
-    "gates": "nothing in it can be checked",
+    "gates": "its summary holds no checks",
     "losses": "it was not imported",
 }
 """Why a record has no such section."""
@@ -148,7 +149,9 @@ def notes_blocks(summary: Summary, *names: str) -> tuple[Notes, ...]:
 
 def missing(summary: Summary) -> tuple[NoteLine, ...]:
     """The parts that this report does not have, each with what the record says about the reason."""
-    absent = [NoteLine(name, _why(summary, name, BLOCKS[name])) for name in BLOCKS if block(summary, name) is None]
+    # of a record of one's own the blocks of foreign files are missing by their nature
+    wanted = {**BLOCKS, **EXTRA} if imported(summary) else BLOCKS
+    absent = [NoteLine(name, _why(summary, name, wanted[name])) for name in wanted if block(summary, name) is None]
     if not timed_passes(summary):
         absent.insert(0, NoteLine("steps", _why(summary, "steps", "timing")))
     return tuple(absent)
@@ -188,9 +191,22 @@ def step_hint(part: Mapping[str, Any]) -> str:
     return ", ".join(word for word in words if word)
 
 
-def step_fact(part: Mapping[str, Any]) -> Fact:
-    """The median step time as a fact."""
-    return Fact("Step time, median", spread(part), "spread_ms", hint=step_hint(part))
+def step_fact(part: Mapping[str, Any], *, foreign: bool = False) -> Fact:
+    """The median step time as a fact; of a ``foreign`` file it is what the host's marks say."""
+    words = [HOST_MARKS if foreign else "", step_hint(part)]
+    return Fact("Step time, median", spread(part), "spread_ms", hint=", ".join(word for word in words if word))
+
+
+HOST_MARKS = "by the host's marks"
+LONGER = 1.02
+"""Device over host time of a step from which the difference is worth a word."""
+
+
+def device_step(part: Mapping[str, Any]) -> float | None:
+    """Milliseconds that a step's kernels span on the device, where that is longer than the host's marks say."""
+    host, device = part.get("step_ms_median"), part.get("device_step_ms_median")
+    longer = host is not None and device is not None and device > LONGER * host
+    return float(device) if longer and device is not None else None
 
 
 def descending(shares: Any) -> list[tuple[str, float]]:

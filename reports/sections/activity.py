@@ -14,17 +14,17 @@ STREAM_ROWS = 20
 IDLE = "idle"
 
 _DEVICE = (
-    ("rank", Column("rank", "count")),
-    ("device", Column("device")),
+    ("rank", Column("rank", "count", keep=True)),
+    ("device", Column("device", keep=True)),
     ("calls", Column("executions", "count")),
     ("sum_ns", Column("times added up", "time_ns")),
     ("span_ns", Column("span", "time_ns")),
-    ("utilization", Column("busy", "share")),
+    ("utilization", Column("busy", "share", keep=True)),
     ("concurrency", Column("at once", "number")),
-    ("computation_ns", Column("computation", "time_ns")),
-    ("communication_ns", Column("communication", "time_ns")),
+    ("computation_ns", Column("computation", "time_ns", keep=True)),
+    ("communication_ns", Column("communication", "time_ns", keep=True)),
     ("copy_ns", Column("copies", "time_ns")),
-    ("overlap_share", Column("hidden", "share")),
+    ("overlap_share", Column("hidden", "share", keep=True)),
     ("no_timestamp", Column("no timestamp", "count")),
 )
 _STREAM = (
@@ -72,6 +72,8 @@ def section(summary: Summary) -> Section | None:
 def _intro(part: Mapping[str, Any]) -> str:
     busy = part.get("utilization")
     share = "" if busy is None else f"Devices had something running for {fmt.share(busy)} of their span. "
+    if part.get("hidden_share") is not None:
+        share += f"{fmt.share(part['hidden_share'])} of the communication is hidden: it runs beside computation. "
     return (
         f"{share}The span goes from the first start to the last end on a device, in steps or not; busy, computation, "
         f"communication and copies are times on the clock, in which what overlaps counts once. {measured(part)}"

@@ -89,6 +89,9 @@ def _table(part: Mapping[str, Any], view: str, title: str) -> Table:
 
 def _phases(part: Mapping[str, Any], of: str) -> Table:
     columns = (Column("phase"), Column("share", "share"))
+    if None in mapping(part.get("phases")).values():
+        of = f"{of} by phase; n/a: the file does not tell it, or none ran"
+        return Table("categories-phases", f"Share of {of}", columns, tuple(mapping(part.get("phases")).items()))
     return Table("categories-phases", f"Share of {of} by phase", columns, tuple(mapping(part.get("phases")).items()))
 
 

@@ -26,7 +26,7 @@ def section(summary: Summary) -> Section | None:
     blocks: list[Block] = [Text(_intro(part)), _totals(summary, part), *_kinds(summary, part), *_continued(part), facts]
     uncounted = tuple((row.get("name"), row.get("calls")) for row in rows(part.get("uncounted")))
     if uncounted:
-        columns = (Column("operator", "name"), Column("calls", "count"))
+        columns = (Column("operator", "name"), Column("calls a step", "count"))
         caption = "Operators without a formula: their work is not in the counts above"
         more = show_command(summary, "complexity")
         blocks.append(Table("complexity-uncounted", caption, columns, uncounted, more=more))

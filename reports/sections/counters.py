@@ -1,4 +1,4 @@
-"""Hardware counters: AIBench's five over all kernels, and every value by kernel and metric."""
+"""Counters: AIBench's five over all kernels, and every value by kernel and metric."""
 
 from __future__ import annotations
 
@@ -50,9 +50,11 @@ def section(summary: Summary) -> Section | None:
 
 def _intro(part: Mapping[str, Any], listed: Any) -> str:
     kernels, metrics = (len({row.get(key) for row in listed}) for key in ("kernel", "metric"))
+    formulas = part.get("hardware") is False
+    meaning = "By PyProf's formulas on the operators' arguments, no counters of the hardware. " if formulas else ""
     return (
-        f"{fmt.plural(metrics, 'metric')} of {fmt.plural(kernels, 'kernel')}, as means over executions, each counting "
-        f"once. {measured(part)}"
+        f"{meaning}{fmt.plural(metrics, 'metric')} of {fmt.plural(kernels, 'kernel')}, as means over executions, each "
+        f"counting once. {measured(part)}"
     )
 
 

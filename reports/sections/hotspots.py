@@ -21,6 +21,10 @@ from wcbench.reports.sections._common import (
 
 TOP = 15
 TABLE_ROWS = 30
+_BY_RANK = (
+    ("rank_min_ns", Column("least rank", "time_ns", keep=True, group="time")),
+    ("rank_max_ns", Column("most rank", "time_ns", keep=True, group="time")),
+)
 
 
 def section(summary: Summary) -> Section | None:
@@ -136,18 +140,28 @@ def _figure(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]]) -> Figu
 
 
 def _table(summary: Summary, part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]]) -> Table:
+    by_rank = [item for item in _BY_RANK if any(row.get(item[0]) is not None for row in spots)]
     columns = (
         Column("#", "count"),
         Column("share", "share"),  # before the name, so that a phone shows both without scrolling
         Column(noun(part), "name"),
-        Column("time", "time_ns"),
+        Column("time", "time_ns", keep=True, group="time"),
+        *(column for _, column in by_rank),
         Column("Σ share", "share"),
         Column("calls", "number"),
         Column("category"),
     )
+    fields = [field for field, _ in by_rank]
     cells = tuple(
-        (rank, row.get("time_share"), row.get("name"), row.get("time_ns"), total, row.get("calls"), row.get("category"))
+        (
+            rank,
+            *(row.get(field) for field in ("time_share", "name", "time_ns", *fields)),
+            total,
+            row.get("calls"),
+            row.get("category"),
+        )
         for rank, (row, total) in enumerate(zip(spots, cumulative(spots), strict=True), start=1)
     )
     caption = f"{noun(part).capitalize()}s, longest first ({part.get('of') or 'time'} {per(part)})"
+    caption += "; least and most: the time on the rank that spends least, and most" if by_rank else ""
     return Table("hotspots-table", caption, columns, cells, TABLE_ROWS, show_command(summary, "hotspots"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from wcbench.reports import format as fmt
 from wcbench.reports.model import Block, Column, Section, Table, Text
-from wcbench.reports.sections._common import Summary, imported, rows, show_command
+from wcbench.reports.sections._common import Summary, file_name, imported, rows, show_command
 
 _COLUMNS = (
     Column("what"),
@@ -23,29 +23,52 @@ def section(summary: Summary) -> Section | None:
     """Of an imported record always, so that silence means that nothing is missing."""
     if not imported(summary):
         return None
-    lost = [row for row in rows(summary.get("losses")) if not row.get("repaired")]
-    mended = [row for row in rows(summary.get("losses")) if row.get("repaired")]
-    blocks: list[Block] = [Text(_intro(lost, mended))]
-    if lost or mended:
-        cells = tuple(_row(row) for row in (*lost, *mended))
-        caption = "What was left out or mended; bytes are those of the uncompressed file"
+    lost, mended, meant = sorted_losses(summary)
+    blocks: list[Block] = [Text(_intro(lost, mended, meant))]
+    if lost or mended or meant:
+        cells = tuple(_row(row) for row in (*lost, *mended, *meant))
+        caption = "What is missing, was mended, or was left out on purpose; bytes are those of the uncompressed file"
         blocks.append(Table("losses-table", caption, _COLUMNS, cells, more=show_command(summary, "losses")))
     return Section("losses", "Left out", tuple(blocks))
 
 
-def amount(listed: list[Mapping[str, Any]]) -> int:
+Rows = list[Mapping[str, Any]]
+
+
+def sorted_losses(summary: Summary) -> tuple[Rows, Rows, Rows]:
+    """What is missing though it should not be, what was mended, and what was left out on purpose."""
+    found = rows(summary.get("losses"))
+    mended = [row for row in found if row.get("repaired")]
+    meant = [row for row in found if row.get("deliberate") and not row.get("repaired")]
+    return [row for row in found if not row.get("repaired") and not row.get("deliberate")], mended, meant
+
+
+def amount(listed: Rows) -> int:
     """How many pieces these are."""
     return sum(int(row.get("count") or 0) for row in listed)
 
 
-def _intro(lost: list[Mapping[str, Any]], mended: list[Mapping[str, Any]]) -> str:
-    left = f"{fmt.plural(amount(lost), 'piece')} of the files are not in this record" if lost else ""
-    kept = f"{fmt.plural(amount(mended), 'piece')} were damaged, mended and kept" if mended else ""
-    words = "; ".join(word for word in (left, kept) if word)
-    nothing = "Nothing was lost and nothing had to be mended; what was left out on purpose stands in the notes"
-    return f"{words or nothing}."
+def counted(listed: Rows, one: str, several: str) -> str:
+    """``3 pieces of the files were missing``; empty where there are none."""
+    pieces = amount(listed)
+    return f"{fmt.plural(pieces, 'piece')} {one if pieces == 1 else several}" if pieces else ""
+
+
+def _intro(lost: Rows, mended: Rows, meant: Rows) -> str:
+    words = (
+        counted(lost, *(f"of the files {be} missing, damaged or not readable" for be in ("is", "are"))),
+        counted(mended, "was damaged, mended and kept", "were damaged, mended and kept"),
+    )
+    damage = "; ".join(word for word in words if word) or "Nothing was lost and nothing had to be mended"
+    be = "is" if amount(meant) == 1 else "are"
+    it = "it" if amount(meant) == 1 else "them"
+    purpose = (
+        f" {fmt.plural(amount(meant), 'piece')} {be} left out on purpose, and no figure lacks {it}." if meant else ""
+    )
+    return f"{damage}.{purpose}"
 
 
 def _row(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    done = "mended" if row.get("repaired") else "left out"
-    return row.get("what"), row.get("count"), row.get("why"), done, row.get("offset"), row.get("file")
+    done = "mended" if row.get("repaired") else "left out on purpose" if row.get("deliberate") else "missing"
+    file = None if row.get("file") is None else file_name(row)
+    return row.get("what"), row.get("count"), row.get("why"), done, row.get("offset"), file

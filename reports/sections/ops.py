@@ -52,4 +52,6 @@ def _intro(part: Mapping[str, Any], device: bool) -> str:
         text += "; time on devices is of the kernels that it launched itself"
         loose = part.get("device_unlinked_ns")
         text += f" ({fmt.show(loose, 'time_ns')} of kernels belong to no operator)" if loose else ""
+    elif part.get("device_unlinked_ns"):
+        text += "; no kernel tells the operator that launched it"
     return f"{text}. {measured(part)}"

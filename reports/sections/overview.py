@@ -13,6 +13,7 @@ from wcbench.reports.sections._common import (
     Summary,
     block,
     conditions,
+    device_step,
     file_name,
     files,
     formats,
@@ -27,6 +28,7 @@ from wcbench.reports.sections._common import (
 )
 
 FILES = 3
+DEVICE_STEP = "median, from the first start to the last end of its kernels"
 
 
 def section(summary: Summary) -> Section | None:
@@ -85,7 +87,9 @@ def _results(summary: Summary) -> Iterator[Fact]:
     timing, complexity = run_pass(summary, "timing"), mapping(summary.get("complexity"))
     timing = timing or (main_pass(summary) if imported(summary) else {})
     if timing.get("step_ms_median") is not None or run_pass(summary, "timing"):
-        yield step_fact(timing)
+        yield step_fact(timing, foreign=imported(summary))
+        if imported(summary) and device_step(timing) is not None:
+            yield Fact("Step on the device", device_step(timing), "time_ms", hint=DEVICE_STEP)
     if timing.get("samples_per_s") is not None or run_pass(summary, "timing"):
         yield Fact("Throughput", timing.get("samples_per_s"), "number", "samples/s")
     if complexity:
@@ -125,15 +129,18 @@ def _where(summary: Summary) -> Iterator[tuple[Any, ...]]:
 
 
 def device_name(summary: Summary, device: Any) -> str:
-    """The hardware's own name for a device such as ``cpu`` or ``cuda:0``; empty where it is not known."""
+    """The hardware's own name for a device such as ``cpu`` or ``cuda:0``; empty where it is not known.
+
+    Where it can be one of several (a device without a number, or files of several machines), all names, each once.
+    """
     machine = mapping(summary.get("machine"))
     gpus = rows(machine.get("gpus"))
     if device and str(device) != "cpu":
         names = [fmt.prose(mapping(g).get("name") or "") if isinstance(g, Mapping) else fmt.prose(g) for g in gpus]
         index = str(device).partition(":")[2]
-        if index.isdigit() and int(index) < len(names):
+        if index.isdigit() and int(index) < len(names) and len(files(summary)) < 2:
             return names[int(index)]
-        return names[0] if len(set(names)) == 1 else ""  # of several kinds none is certain
+        return ", ".join(dict.fromkeys(name for name in names if name))
     cpu = machine.get("cpu")
     return fmt.prose(mapping(cpu).get("model") or "") if isinstance(cpu, Mapping) else fmt.prose(cpu or "")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from wcbench.reports import format as fmt
 from wcbench.reports.model import Block, Column, Command, Fact, Facts, Section, Table
-from wcbench.reports.sections._common import Summary, files, imported, mapping, rows, show_command
+from wcbench.reports.sections._common import Summary, file_name, files, imported, mapping, rows, show_command
 
 PASS_COLUMNS = (
     ("preset", Column("preset")),
@@ -41,10 +41,11 @@ def section(summary: Summary) -> Section | None:
     blocks.append(Facts((*_record(summary), *_machine(summary))))
     if imported(summary):
         told = [item for item in FILE_COLUMNS if any(file.get(item[0]) is not None for file in files(summary))]
-        cells = tuple(tuple(file.get(field) for field, _ in told) for file in files(summary))
+        cells = tuple(tuple(_file(file, field) for field, _ in told) for file in files(summary))
         columns = tuple(column for _, column in told)
         more = show_command(summary, "provenance")
-        blocks.append(Table("provenance-files", "Files that were read", columns, cells, more=more))
+        caption = "Files that were read; the command above, or --json, has their folders"
+        blocks.append(Table("provenance-files", caption, columns, cells, more=more))
     passes = mapping(summary.get("passes"))
     if passes:
         columns = (Column("pass"), *(column for _, column in PASS_COLUMNS))
@@ -57,6 +58,11 @@ def section(summary: Summary) -> Section | None:
         columns = (Column("package"), Column("version"))
         blocks.append(Table("provenance-packages", "Versions", columns, packages))
     return Section("provenance", "Provenance", tuple(blocks))
+
+
+def _file(file: Mapping[str, Any], field: str) -> Any:
+    """A path without its folders: it would push the rest out of the table."""
+    return file_name(file) if field == "path" and file.get("path") else file.get(field)
 
 
 def _cell(info: Mapping[str, Any], field: str) -> Any:

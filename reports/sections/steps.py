@@ -22,6 +22,7 @@ from wcbench.reports.sections._common import (
 )
 
 WARMUP = "warmup"
+DEVICE_STEP = "from the first start to the last end of a step's kernels"
 
 
 def section(summary: Summary) -> Section | None:
@@ -46,7 +47,10 @@ def _facts(summary: Summary, timing: Mapping[str, Any]) -> tuple[Fact, ...]:
         Fact("Loss, last measured step", timing.get("loss_last"), "number"),
     )
     # a file that tells no samples and no losses need not be told so three times
-    return (step_fact(timing), *(fact for fact in rest if not imported(summary) or fact.value is not None))
+    own: tuple[Fact, ...] = (step_fact(timing, foreign=imported(summary)),)
+    if timing.get("device_step_ms_median") is not None:
+        own += (Fact("On the device, median", timing["device_step_ms_median"], "time_ms", hint=DEVICE_STEP),)
+    return (*own, *(fact for fact in rest if not imported(summary) or fact.value is not None))
 
 
 def _figures(summary: Summary, timing: Mapping[str, Any]) -> tuple[Figure, ...]:
@@ -86,10 +90,21 @@ def _table(summary: Summary, timed: Mapping[str, Mapping[str, Any]]) -> Table:
         Column("median", "time_ms"),
         Column("quartile 1", "time_ms"),
         Column("quartile 3", "time_ms"),
+        Column("on the device", "time_ms"),
         Column("samples/s", "number"),
         Column("overhead", "number", "×"),
     )
-    fields = ("steps", "step_ms_median", "step_ms_q1", "step_ms_q3", "samples_per_s", "overhead")
-    cells = tuple((name, *(part.get(field) for field in fields)) for name, part in timed.items())
+    fields = ("steps", "step_ms_median", "step_ms_q1", "step_ms_q3", "device_step_ms_median", "samples_per_s")
+    cells = tuple((name, *(part.get(field) for field in (*fields, "overhead"))) for name, part in timed.items())
     caption = "Step times by pass; overhead = step with the instrument / step without it, both in that pass"
-    return Table("steps-table", caption, columns, cells, more=show_command(summary, "steps"))
+    if imported(summary):
+        caption = "Step times by pass, by the host's marks; on the device: from first start to last end of the kernels"
+    # what no pass tells has no column, but in a record of one's own a missing rate or overhead is worth its n/a
+    told = [
+        i
+        for i, column in enumerate(columns)
+        if any(row[i] is not None for row in cells) or not (imported(summary) or column.title == "on the device")
+    ]
+    cells = tuple(tuple(row[i] for i in told) for row in cells)
+    more = show_command(summary, "steps")
+    return Table("steps-table", caption, tuple(columns[i] for i in told), cells, more=more)

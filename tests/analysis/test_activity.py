@@ -135,7 +135,7 @@ def test_case_18_without_a_timestamp_the_span_does_not_stretch(made: Any, rows: 
     assert (row["calls"], row["no_timestamp"]) == (3, 1)
     assert (row["span_ns"], row["busy_ns"], row["idle_ns"]) == (200, 100, 100)
     assert row["sum_ns"] == 100 + rows[-1][2]
-    assert found.notes[0].startswith("1 of 3 executions have no timestamp")
+    assert found.notes[0].startswith("1 of 3 executions has no timestamp")
 
 
 def test_a_clock_that_begins_with_the_file_may_begin_at_0(made: Any) -> None:

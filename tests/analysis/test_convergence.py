@@ -92,7 +92,7 @@ def test_one_run_has_no_variation() -> None:
     assert (found.seconds.n, found.seconds.mean, found.seconds.std, found.seconds.cv) == (1, 100, None, None)
     assert found.seconds.reason == "one successful run has no variation: two are needed"
     assert found.variation is None
-    assert found.olympic_reason == "1 runs are too few: 1 at each end are left out"
+    assert found.olympic_reason == "1 run is too few: 1 at each end is left out"
 
 
 def test_samples_take_the_place_of_epochs() -> None:
@@ -182,8 +182,8 @@ def test_it_is_plain_data_and_says_itself() -> None:
     assert list(found.to_frame()["epochs"]) == [10, 10, 13]
     assert repr(found) == (
         "Convergence: 3 runs\n"
-        "  resnet on abacus: 3 of 3 runs reached the target; 1.833 min (cv 9.09%); 11 epochs to quality (cv 15.75%); "
-        "olympic mean 1.833 min"
+        "  resnet on abacus: 3 of 3 runs reached the target; 110 s (cv 9.09%); 11 epochs to quality (cv 15.75%); "
+        "olympic mean 110 s"
     )
 
 

@@ -120,9 +120,9 @@ def test_a_collective_is_communication_whatever_its_name(made: Any) -> None:
     assert hot is not None
     told = hot.rows[["name", "category", "paper", "time_ns"]].to_numpy().tolist()
     assert told == [
-        [GEMM, "GEMM", "GEMM", 30.0],  # two steps, says the pass
-        ["dispatch_kernel", "communication", "none of the eight", 15.0],
-        ["dispatch_kernel", "unknown", "unknown", 5.0],
+        [GEMM, "GEMM", "GEMM", 60.0],  # no step is marked: the whole counts as one
+        ["dispatch_kernel", "communication", "none of the eight", 30.0],
+        ["dispatch_kernel", "unknown", "unknown", 10.0],
     ]
 
 
@@ -131,7 +131,7 @@ def test_a_collective_that_some_kernels_name_and_some_do_not_is_one_row(made: An
     rows[0]["collective"] = "allreduce"
     hot = hotspots(timeline(made, rows))
     assert hot is not None
-    assert hot.rows[["name", "category", "time_ns"]].to_numpy().tolist() == [[NCCL, "communication", 20.0]]
+    assert hot.rows[["name", "category", "time_ns"]].to_numpy().tolist() == [[NCCL, "communication", 40.0]]
 
 
 def test_case_14_waiting_is_in_no_share(made: Any) -> None:
@@ -238,6 +238,7 @@ def test_every_view_stands_an_import_of_nothing(made: Any, machine: Any) -> None
                 "count": 3,
                 "offset": 17,
                 "repaired": True,
+                "deliberate": False,
             }
         ]
         assert told["source"]["files"][0]["format"] == "kineto"

@@ -127,6 +127,8 @@ def test_the_blocks_by_hand(full: Profile) -> None:
         "time_ns": 500.0,
         "time_share": 0.5,
         "calls": 1.0,
+        "rank_min_ns": None,
+        "rank_max_ns": None,
     }
     assert result["measured_memory"]["increase_bytes"] == 350
     assert result["power"]["devices"][1]["watts_mean"] is None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from wcbench.errors import WcbenchError
+from wcbench.reports.figures import draw, svg
 from wcbench.reports.lead import lead
-from wcbench.reports.model import Bars, Notes, Section, Text
+from wcbench.reports.model import Bars, Column, LiveCurve, Notes, QualityCurves, Section, Table, Text
 from wcbench.reports.profile_report import profile_report
-from wcbench.reports.terminal import terminal_view
+from wcbench.reports.terminal import terminal_section, terminal_view
 
 
 def text(section: Section) -> str:
@@ -22,11 +25,12 @@ def test_the_sentences(foreign: dict[str, Any]) -> None:
         "rank0.json and 1 more file (kineto) hold 40 executions of kernels and copies on cuda:0 (NVIDIA "
         "A100-SXM4-80GB): 100 µs of device time; the device was busy for 75.0 % of its span. Beside that it has 7 "
         "values of hardware counters.",
-        "A step takes 12 ms (quartiles 12 to 13 ms, 2 steps on each of 2 ranks); the steps hold 40.0 % of the kernel "
-        "time.",
+        "A step takes 12 ms by the host's marks (quartiles 12 to 13 ms, 2 steps on each of 2 ranks); the steps hold "
+        "40.0 % of the kernel time.",
         "1 of 2 checks of plausibility failed (launches without work: 3 of 100 launches have no device record).",
         "The largest part of the kernel time goes to convolution (41.2 %); the top 3 of 16 kernels make up 53.8 %.",
-        "Import: 3 pieces of the files left out, 2 damaged pieces mended (section Left out).",
+        "Import: 3 pieces of the files are missing, damaged or not readable, 2 pieces were damaged and mended (section "
+        "Left out).",
     )
 
 
@@ -102,8 +106,12 @@ def test_a_live_record_says_what_failed_too(summary: dict[str, Any], foreign: di
     assert "losses" not in [section.id for section in profile_report(summary).sections]
 
 
-def test_nothing_to_check_is_no_section(foreign: dict[str, Any]) -> None:
-    foreign["gates"]["rows"] = foreign["gates"]["rows"][2:]
+def test_where_nothing_can_be_checked_each_check_says_why(foreign: dict[str, Any]) -> None:
+    foreign["gates"].update(rows=foreign["gates"]["rows"][2:], checked=0, failed=0, not_checked=1)
+    section = profile_report(foreign).section("gates")
+    assert text(section) == "No check could be made; each has its reason below."
+    assert section.table("gates-table").column("verdict") == ("not checked",)
+    foreign["gates"]["rows"] = []
     assert "gates" not in [section.id for section in profile_report(foreign).sections]
 
 
@@ -167,11 +175,19 @@ def test_counters_and_the_memory_timeline(foreign: dict[str, Any]) -> None:
 
 def test_what_was_lost_stands_before_what_was_mended(foreign: dict[str, Any]) -> None:
     section = profile_report(foreign).section("losses")
-    assert section.table("losses-table").column("done") == ("left out", "mended")
+    assert section.table("losses-table").column("done") == ("missing", "mended")
     assert section.table("losses-table").column("count") == (3, 2)
-    assert text(section).startswith("3 pieces of the files are not in this record; 2 pieces were damaged")
+    assert text(section).startswith("3 pieces of the files are missing, damaged or not readable; 2 pieces were")
+    foreign["losses"] = [{**foreign["losses"][0], "count": 1, "deliberate": True}]
+    section = profile_report(foreign).section("losses")
+    assert text(section) == (
+        "Nothing was lost and nothing had to be mended. 1 piece is left out on purpose, and no figure lacks it."
+    )
+    assert section.table("losses-table").column("done") == ("left out on purpose",)
+    assert section.table("losses-table").column("file") == ("rank0.json",)
+    assert "Import" not in " ".join(lead(foreign))
     foreign["losses"] = []
-    assert text(profile_report(foreign).section("losses")).startswith("Nothing was lost")
+    assert text(profile_report(foreign).section("losses")) == "Nothing was lost and nothing had to be mended."
 
 
 def test_the_files_and_the_machine(foreign: dict[str, Any]) -> None:
@@ -180,7 +196,7 @@ def test_the_files_and_the_machine(foreign: dict[str, Any]) -> None:
     assert report.provenance.startswith("Imported 2026-11-30 15:29 UTC")
     section = report.section("provenance")
     files = section.table("provenance-files")
-    assert files.column("file") == ("/data/rank0.json", "/data/rank1.json")
+    assert files.column("file") == ("rank0.json", "rank1.json")
     assert files.column("rank") == (0, 1)
     assert "refused because" not in [column.title for column in files.columns]
     facts = section.facts()
@@ -207,8 +223,12 @@ def test_overview_tells_only_what_the_files_tell(foreign: dict[str, Any]) -> Non
 
 def test_gpus_of_several_kinds_are_not_guessed(foreign: dict[str, Any]) -> None:
     foreign["machine"]["gpus"] = [{"name": "one"}, {"name": "another"}]
-    assert profile_report(foreign).section("overview").facts()["Device"].hint == ""
+    hint = profile_report(foreign).section("overview").facts()["Device"].hint
+    assert hint == "one, another"
     foreign["passes"]["timeline"]["device"] = "cuda:1"
+    hint = profile_report(foreign).section("overview").facts()["Device"].hint
+    assert hint == "one, another"  # two files are perhaps of two machines, each with a cuda:1
+    foreign["source"]["files"].pop()
     assert profile_report(foreign).section("overview").facts()["Device"].hint == "another"
 
 
@@ -238,3 +258,145 @@ def test_a_terminal_shows_each_section(foreign: dict[str, Any]) -> None:
 def test_a_section_that_a_record_has_not_is_told_with_its_reason(summary: dict[str, Any], section: str) -> None:
     with pytest.raises(WcbenchError, match=rf"This record has no {section}\. (No|It) .+\."):
         terminal_view(summary, section)
+
+
+def test_a_step_that_lasts_longer_on_the_device_says_so(foreign: dict[str, Any]) -> None:
+    foreign["passes"]["timeline"]["device_step_ms_median"] = 20.0
+    assert "2 ranks), but its kernels span 20.0 ms on the device; the steps hold" in lead(foreign)[1]
+    report = profile_report(foreign)
+    assert report.section("overview").facts()["Step on the device"].value == 20.0
+    assert report.section("steps").facts()["On the device, median"].value == 20.0
+    assert report.section("steps").table("steps-table").column("on the device") == (20.0,)
+    foreign["passes"]["timeline"]["device_step_ms_median"] = 12.6  # within 2 % of the host's
+    assert "on the device" not in lead(foreign)[1]
+    assert "Step on the device" not in profile_report(foreign).section("overview").facts()
+
+
+def test_hidden_communication_is_in_the_answer(foreign: dict[str, Any]) -> None:
+    foreign["activity"]["hidden_share"] = 0.25
+    assert lead(foreign)[0].endswith("25.0 % of the communication is hidden behind computation.")
+    assert "25.0 % of the communication is hidden" in text(profile_report(foreign).section("activity"))
+
+
+def convergence() -> dict[str, Any]:
+    """Two runs of one benchmark by hand, of which the second has one evaluation more."""
+    curves = [
+        {"run": run, "metric": None, "of": "epochs", "points": [[1.0, 0.5], [2.0, 0.7], [3.0, 0.75]][: 2 + run]}
+        for run in range(2)
+    ]
+    common = {"benchmark": "resnet", "system": "box", "batch_size": 8, "status": "success", "target": 0.7}
+    runs = [
+        {**common, "run": run, "seed": 1, "seconds": 3101.0 + run, "epochs": 2 + run, "samples": None}
+        | {"quality": 0.7, "qualities": {"": 0.7}, "file": f"/logs/result_{run}.txt"}
+        for run in range(2)
+    ]
+    amounts = {"n": 2, "std": 1.0, "least": 1.0, "most": 3.0, "reason": None}
+    group = {**common, "submitter": None, "series": None, "runs": [0, 1], "success": 2, "aborted": 0, "unfinished": 0}
+    group |= {"seconds": {**amounts, "mean": 3101.5, "cv": 0.01}, "epochs": {**amounts, "mean": 2.5, "cv": 0.28}}
+    group |= {"to_quality": "epochs", "olympic_seconds": None, "olympic_reason": "2 runs are too few"}
+    return {"pass": "convergence", "evaluations": 5, "rows": runs, "groups": [group], "curves": curves}
+
+
+def test_training_runs_are_answered_and_drawn(foreign: dict[str, Any]) -> None:
+    foreign.update(convergence=convergence(), tables={"trainings": 2, "epochs": 9}, activity=None, hotspots=None)
+    foreign.update(categories=None)
+    first, second = lead(foreign)[:2]
+    assert first.endswith("hold 2 training runs and 5 evaluations.")
+    said = "2 of 2 runs of resnet on box reached the target: 3,102 s to train on average (cv 1.0 %), 2.50 epochs to "
+    assert second == said + "quality (cv 28.0 %)."
+    section = profile_report(foreign).section("convergence")
+    assert section.table("convergence-runs").column("file") == ("result_0.txt", "result_1.txt")
+    (figure,) = section.figures()
+    assert isinstance(figure.data, QualityCurves)
+    assert [curve.points for curve in figure.data.curves] == [
+        ((1.0, 0.5), (2.0, 0.7)),
+        ((1.0, 0.5), (2.0, 0.7), (3.0, 0.75)),
+    ]
+    assert (figure.data.along, figure.data.levels) == ("epochs", (0.7,))
+    assert "<svg" in svg(figure.data, width=343, prefix="x", label="y")
+    for curve in foreign["convergence"]["curves"]:
+        curve["points"] = curve["points"][:1]
+    assert not list(profile_report(foreign).section("convergence").figures())
+
+
+def test_long_curves_are_thinned_and_end_where_they_end(foreign: dict[str, Any]) -> None:
+    made = convergence()
+    made["curves"] = [{**made["curves"][0], "points": [[float(i), 0.5] for i in range(9000)]}]
+    foreign["convergence"] = made
+    (figure,) = profile_report(foreign).section("convergence").figures()
+    (curve,) = figure.data.curves  # type: ignore[union-attr]
+    assert len(curve.points) == 9000 / 5
+    assert curve.points[-1] == (8999.0, 0.5)
+
+
+def test_memory_over_time_is_drawn(foreign: dict[str, Any]) -> None:
+    foreign["allocations"].update(
+        moments=3, time_ns=[0, 1_000_000, 4_000_000], curve={"input": [1, 1, 1], "activation": [0, 7, 2], "x": [0] * 3}
+    )
+    (figure,) = profile_report(foreign).section("allocations").figures()
+    assert isinstance(figure.data, LiveCurve)
+    assert figure.data.timed
+    assert figure.data.classes == (("activation", (0, 7, 2)), ("input", (1, 1, 1)))
+    axes = draw(figure.data).axes[0]
+    assert axes.get_xlabel() == "time since the first event (ms)"
+    corners = axes.patches[-1].get_xy()  # the lowest of the stack: activation, which stays until the next moment
+    assert {(1.0, 0.0), (1.0, 7.0), (4.0, 7.0), (4.0, 2.0)} <= {(float(x), float(y)) for x, y in corners}
+
+
+def test_missing_blocks_of_an_import_are_all_named(foreign: dict[str, Any]) -> None:
+    foreign.update(activity=None, counters=None)
+    said = text(profile_report(foreign).section("notes"))
+    assert all(name in said for name in ("activity", "counters", "convergence", "complexity"))
+
+
+def test_formulas_are_no_hardware_counters(foreign: dict[str, Any]) -> None:
+    foreign["counters"].update(hardware=False, five=None)
+    section = profile_report(foreign).section("counters")
+    assert text(section).startswith("By PyProf's formulas on the operators' arguments, no counters of the hardware.")
+    assert [table.id for table in section.tables()] == ["counters-table"]
+    assert "Beside that it has 7 values by PyProf's formulas." in lead(foreign)[0]
+
+
+def test_phases_that_are_not_told_have_no_share(foreign: dict[str, Any]) -> None:
+    foreign["categories"]["phases"] = dict.fromkeys(("forward", "backward", "optimizer", "other"))
+    table = profile_report(foreign).section("categories").table("categories-phases")
+    assert table.column("share") == (None,) * 4
+    assert "n/a: the file does not tell it, or none ran" in table.caption
+
+
+def test_times_of_ranks_share_their_unit(foreign: dict[str, Any]) -> None:
+    assert "least rank" not in [
+        c.title for c in profile_report(foreign).section("hotspots").table("hotspots-table").columns
+    ]
+    for row in foreign["hotspots"]["rows"]:
+        row.update(rank_min_ns=400.0, rank_max_ns=9_000_000.0)
+    table = profile_report(foreign).section("hotspots").table("hotspots-table")
+    assert set(table.column("least rank")) == {400.0}
+    units = {column.title: text.unit for column, text in zip(table.columns, table.texts(table.shown), strict=True)}
+    assert (units["time"], units["least rank"], units["most rank"]) == ("ms", "ms", "ms")
+
+
+def shown(table: Table, width: int, rows: int = 20) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(terminal_section(Section("x", "x", (table,)), rows))
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_narrow_terminal_drops_first_what_says_nothing() -> None:
+    columns = (
+        Column("rank", "count"),
+        Column("machine of the job"),
+        Column("never there", "count"),
+        Column("other", "count"),
+        Column("hidden", "share", keep=True),
+        Column("kernel", "name"),
+    )
+    rows = tuple((rank, "one and the same machine", 0, 123_456_789_012, 0.25, "k" * 300) for rank in range(2))
+    table = Table("x", "caption", columns, rows)
+    told = " ".join(shown(table, 60).split())
+    assert "hidden" in told
+    said = "machine of the job one and the same machine, never there 0, other 123,456,789,012"
+    assert told.endswith(f"The same in every row: {said}")
+    assert "k…" in told  # a cut name ends so
+    assert "No room" not in shown(table, 200)
+    assert "k…" in shown(table, 200).replace("\n", "")

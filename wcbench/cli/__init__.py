@@ -11,9 +11,11 @@ from wcbench.cli.doctor import doctor
 from wcbench.cli.export import export
 from wcbench.cli.import_ import import_
 from wcbench.cli.list import list_
+from wcbench.cli.place import place
 from wcbench.cli.profile import profile
 from wcbench.cli.report import report
 from wcbench.cli.show import show
+from wcbench.cli.study import study
 from wcbench.errors import EXIT_FAILED, EXIT_INTERRUPTED, WcbenchError
 
 app = typer.Typer(
@@ -27,7 +29,9 @@ app.command("list")(list_)
 app.command("profile")(profile)
 app.command("import")(import_)
 app.command("show")(show)
+app.command("study")(study)
 app.command("report")(report)
+app.command("place")(place)
 app.command("export")(export)
 app.command("doctor")(doctor)
 

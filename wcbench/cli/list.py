@@ -32,8 +32,12 @@ def list_(
         str | None, typer.Option("--suite", metavar="ID", help="Only the tasks of a suite, with what is known of it.")
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="List the records instead of the tasks.")] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="With --runs: folder of all records, as other commands take it."),
+    ] = None,
     root: Annotated[
-        Path | None, typer.Option("--in", help="Folder of all records.  [default: $WCBENCH_RUNS or runs]")
+        Path | None, typer.Option("--in", help="The same as FOLDER.  [default: $WCBENCH_RUNS or runs]")
     ] = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -41,8 +45,12 @@ def list_(
     """List the tasks of the catalogue or of a suite, or with --runs the records made so far."""
     if runs and suite is not None:
         raise UsageError("--suite lists tasks and --runs lists records.", "Give one of the two.")
+    if folder is not None and not runs:
+        raise UsageError(f"`wcbench list` takes no {folder} by itself.", f"For its records: --runs {folder}.")
+    if folder is not None and root is not None:
+        raise UsageError(f"--runs {folder} and --in {root} both name a folder.", "Give one of the two.")
     if runs:
-        _list_runs(root, as_json)
+        _list_runs(folder or root, as_json)
     else:
         _list_tasks(suite, as_json)
 

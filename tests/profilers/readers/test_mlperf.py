@@ -68,6 +68,41 @@ def only(frame: pd.DataFrame) -> dict[str, Any]:
     return {str(key): None if pd.isna(value) else value for key, value in frame.iloc[0].items()}
 
 
+def unended(*, at: float, seed: int, initialized: bool) -> list[Line]:
+    lines = [line for line in training(at=at, seed=seed) if line[1] != "run_stop"]
+    return [(at - 10, "init_start", None, {}), *lines] if initialized else lines
+
+
+@pytest.mark.parametrize("initialized", [True, False])
+@pytest.mark.parametrize("later", [1000, 40])
+def test_what_is_logged_before_a_run_start_is_of_that_run(run: Run, initialized: bool, later: float) -> None:
+    """A job that was killed and queued again; also within the time in which processes repeat each other."""
+    first = unended(at=0, seed=7, initialized=initialized)[: -2 if later < 60 else None]
+    second = unended(at=later, seed=8, initialized=initialized)
+    second.insert(-3, (later - 1, "gradient_accumulation_steps", 4, {}))  # only the second says it
+    result = run(MlperfLog(), mllog([*first, *second]))
+    trainings = result.tables["trainings"]
+    assert trainings["seed"].tolist() == [7, 8]
+    assert trainings["batch_size"].tolist() == [256, 256]
+    assert trainings["benchmark"].tolist() == ["resnet", "resnet"]
+    assert trainings["status"].isna().all()
+
+
+def test_what_another_process_says_again_stays_with_its_run(run: Run) -> None:
+    lines = training()
+    echo = [(at + 8.3, key, value, meta) for at, key, value, meta in lines[:7]]  # within a second of run_start
+    result = run(MlperfLog(), mllog([*lines[:8], *echo, (0.4, "run_start", None, {}), *lines[8:]]))
+    assert only(result.tables["trainings"])["seed"] == 7
+    assert only(result.tables["trainings"])["batch_size"] == 256
+
+
+def test_settings_of_a_run_that_never_began_change_nothing(run: Run) -> None:
+    first = unended(at=0, seed=7, initialized=True)
+    second = unended(at=1000, seed=8, initialized=True)
+    result = run(MlperfLog(), mllog([*first, *second[:8]]))  # cut before its run_start
+    assert only(result.tables["trainings"])["seed"] == 7
+
+
 def test_a_run_of_v07(run: Run) -> None:
     result = run(MlperfLog(), "some output\n" + mllog(training()))
     row = only(result.tables["trainings"])

@@ -285,6 +285,33 @@ def test_exports_of_the_gui_have_units_in_brackets(run: Run) -> None:
     assert found.tables["counters"]["value"].tolist() == pytest.approx([689.86e9, 580190.0])
 
 
+def test_a_header_of_20000_columns_is_longer_than_a_head(run: Run) -> None:
+    metrics = [f"sm__inst_number_{number}.sum" for number in range(20_000)]
+    values = [f"{number},5" for number in range(20_000)]  # with a decimal comma: the mark is found behind the header
+    content = text(
+        line(*NEW, *metrics),
+        line(*[""] * len(NEW), *["Kinst"] * 20_000),
+        line(0, *[1] * 3, "k", *[1] * 6, *values),
+    )
+    assert len(content.splitlines()[0]) > 1 << 18
+    counters = run(NcuCsv(), content).tables["counters"]
+    assert counters["metric"].tolist() == metrics
+    assert counters["value"].tolist() == [1000 * (number + 0.5) for number in range(20_000)]
+
+
+def test_a_second_row_of_units_holds_from_there_on(run: Run) -> None:
+    def row(number: int, value: str) -> str:
+        return line(number, *[1] * 3, "k", *[1] * 6, value)
+
+    head, blank = line(*NEW, "dram__bytes.sum"), [""] * len(NEW)
+    found = run(NcuCsv(), text(head, line(*blank, "byte"), row(0, "5"), line(*blank, "Kbyte"), row(1, "5")))
+    assert found.tables["counters"]["value"].tolist() == [5.0, 5000.0]
+    assert [(loss.what, loss.repaired) for loss in found.losses] == [("a row of units", True)]
+    figures = run(NcuCsv(), text(head, line(*blank, "byte"), row(0, "5"), line(*blank, "7"), row(1, "5")))
+    assert figures.tables["counters"]["value"].tolist() == [5.0, 5.0]  # a figure is no unit: its row lost its kernel
+    assert [loss.repaired for loss in figures.losses] == [False]
+
+
 PIVOT = text(
     "Metric Name,dram__bytes.sum,gpu__time_duration.sum,sm__cycles_elapsed.avg,sm__cycles_elapsed.avg.per_second",
     "0,7864448.0,11808.0,12096.93,1024468659.04",

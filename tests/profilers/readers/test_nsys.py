@@ -242,6 +242,22 @@ def test_two_processes_are_ranks_with_links_of_their_own(run: Run, tmp_path: Pat
     assert any("not their ranks" in note for note in result.notes)
 
 
+@pytest.mark.parametrize(
+    "skipped",
+    [
+        {"kernel": [kernel(100, 50, 5, pid=1), kernel(0, 0, 6, pid=2), kernel(-9, (1 << 63) - 1, 7, pid=3)]},
+        {"copy": [(10, 20, 0, 7, 5, gpid(1), 64, None, 0, 2)]},  # of no kind
+        {"kernel": [kernel(10, 20, 5, node=4)], "graph": [(10, 30, 0, 7, 5, gpid(1))]},  # its kernels are there
+    ],
+)
+def test_rows_that_are_skipped_are_of_no_process(run: Run, tmp_path: Path, skipped: dict[str, list[Any]]) -> None:
+    rows = {**skipped, "kernel": [*skipped.get("kernel", []), kernel(1500, 2500, 11)]}
+    result = run(NsysSqlite(), export(tmp_path / "f", rows))
+    assert not result.sink.own_ranks
+    assert set(result.tables["kernels"]["rank"]) == {0}
+    assert not any("processes" in note for note in result.notes)
+
+
 @pytest.mark.parametrize(("told_ranks", "expected"), [([(200, 6), (300, 4)], [4, 6]), ([(200, 6)], [0, 1])])
 def test_ranks_of_mpi_where_all_are_told(
     run: Run, tmp_path: Path, told_ranks: Sequence[tuple[int, int]], expected: list[int]

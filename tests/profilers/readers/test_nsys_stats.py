@@ -116,6 +116,24 @@ def test_an_unknown_unit_is_no_zero(run: Run) -> None:
         run(NsysStats(), KERNELS.replace("(ns)", "(fortnights)"))
 
 
+def test_columns_that_contradict_each_other_are_not_believed(run: Run) -> None:
+    header = KERNELS.splitlines()[0]
+    text = f"{header}\n50,1000,4,250.0,240.0,100,0.4,1.0,a\n30,1000,4,0.25,240.0,100,400,900.0,b\n"
+    text += "20,1000000,4,250.0,240.0,100,400,1.0,c\n"
+    result = run(NsysStats(), text)
+    totals = result.tables["totals"].set_index("name")
+    assert totals.index.tolist() == ["a", "b"]
+    assert totals["total_ns"].tolist() == [1000.0, 1000.0]
+    assert pd.isna(totals.loc["a", "maximum_ns"])
+    assert totals.loc["a", "mean_ns"] == 250.0
+    assert pd.isna(totals.loc["b", "mean_ns"])
+    assert pd.isna(totals.loc["b", "deviation_ns"])
+    assert totals.loc["b", ["minimum_ns", "maximum_ns"]].tolist() == [100.0, 400.0]
+    assert {loss.what: loss.count for loss in result.losses} == {
+        "the greatest time of a row": 1, "the mean time of a row": 1, "the deviation time of a row": 1, "a row": 1,
+    }  # fmt: skip
+
+
 def test_numbers_with_groups_and_a_name_with_commas_without_quotes(run: Run) -> None:
     text = (
         KERNELS.splitlines()[0]
@@ -127,9 +145,9 @@ def test_numbers_with_groups_and_a_name_with_commas_without_quotes(run: Run) -> 
 
 
 def test_a_decimal_comma(run: Run) -> None:
-    text = KERNELS.splitlines()[0] + '\n"60,0","1.234.567",3,"411.522,3","411.522,0",1,"3.100","1,0",gemm\n'
+    text = KERNELS.splitlines()[0] + '\n"60,0","1.234.567",3,"411.522,3","411.522,0",1,"900.000","1,0",gemm\n'
     totals = run(NsysStats(), text).tables["totals"]
-    assert totals.loc[0, ["total_ns", "mean_ns", "maximum_ns"]].tolist() == [1234567.0, 411522.3, 3100.0]
+    assert totals.loc[0, ["total_ns", "mean_ns", "maximum_ns"]].tolist() == [1234567.0, 411522.3, 900000.0]
 
 
 def test_headers_of_old_versions(run: Run) -> None:

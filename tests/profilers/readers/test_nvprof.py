@@ -50,6 +50,18 @@ def test_a_summary_gives_totals_each_column_in_its_own_unit(run: Run) -> None:
     assert not found.losses
 
 
+def test_a_row_of_units_that_lies_is_not_believed(run: Run) -> None:
+    content = SUMMARY.replace(",%,ms,,us,us,ms,", ",%,ms,,us,us,us,")  # maxima of 2.3 us beside means of 2 ms
+    found = run(NvprofCsv(), content)
+    totals = found.tables["totals"]
+    assert totals["total_ns"].tolist() == pytest.approx([4e6, 2e6, 75.706e6, 1e6])
+    assert totals["mean_ns"].tolist()[:2] == pytest.approx([2e6, 0.5e6])
+    assert totals["maximum_ns"].isna().all()
+    assert {loss.what: loss.count for loss in found.losses}["the greatest time of a row of a summary"] == 4
+    with pytest.raises(ReadError):  # totals that are not calls times mean
+        run(NvprofCsv(), SUMMARY.replace(",%,ms,,us,us,ms,", ",%,s,,us,us,ms,"))
+
+
 def test_an_old_summary_has_sections_and_units_in_its_cells(run: Run) -> None:
     content = """==7== Profiling result:
 Time(%),Time,Calls,Avg,Min,Max,Name

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import tempfile
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 
@@ -375,6 +376,18 @@ def test_other_files(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     source = Source(tmp_path / "results.json", "results.json")
     assert not READER.recognizes(Head(source, source.head()))
+
+
+@pytest.mark.parametrize("text", ["x" * 20_000_000, '\\"' * 5_000_000], ids=["plain", "escaped"])
+def test_a_string_without_end_is_refused_in_bounded_memory(text: str, run) -> None:
+    content = f'{{"rocprofiler-sdk-tool":["{text}'.encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(ReadError, match="truncated"):
+            run(READER, content)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(content)
+    finally:
+        tracemalloc.stop()
 
 
 GOOD = [

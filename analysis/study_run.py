@@ -1,0 +1,245 @@
+"""A study from the start: find or make the records, derive their parts, work it out, keep everything.
+
+What captures is handed in (`Capture`), since analysis does not reach into the profilers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wcbench import record
+from wcbench.analysis.features import chosen
+from wcbench.analysis.reference import IN_STUDY, Reference
+from wcbench.analysis.study import RECIPES, Settings, Study, make_study
+from wcbench.analysis.study_inputs import Group, Inputs
+from wcbench.analysis.study_records import Source, group_of, inputs_of, manifest_of, newest, settings_text, sources
+from wcbench.analysis.study_rows import code_fingerprint, read_parts
+from wcbench.errors import RecordError, UnknownNameError, UsageError, WcbenchError
+from wcbench.files import HeldFolder
+from wcbench.suites import load_suite
+
+EVALUATE = "wcbench.analysis.study_rows:evaluate_record"
+FOOTPRINT = 16 * 2**30
+"""Peak of live bytes at which suites are compared once more: what a GPU of 2021 held."""
+
+ALL = 10**6
+Told = Callable[[str, int, int, str], None]
+"""Called as ``told(stage, done, total, text)``."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What runs tasks.
+
+    Attributes
+    ----------
+    settings : of a task's preset paper. ``profile`` : profiles tasks into the folder of all records; gives (task,
+        folder or None, error) and tells each. ``derive`` : runs jobs given as `profilers.changes.Job` takes them; gives
+        (workload, failed changes, error).
+    """
+
+    settings: Callable[[str], Mapping[str, Any]]
+    profile: Callable[[Sequence[str], Told], Sequence[tuple[str, Path | None, str | None]]]
+    derive: Callable[[Sequence[Mapping[str, Any]], Told], Sequence[tuple[str, Mapping[str, str], str | None]]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a study is asked for; see `wcbench.study`."""
+
+    runs: Sequence[record.Profile] = ()
+    suites: Sequence[str] = ()
+    against: str | None = None
+    features: Sequence[str] = ("operators",)
+    mix: bool = False
+    changes: int = ALL
+    settings: Settings = field(default_factory=Settings)
+    out: Path | None = None
+    root: Path = Path("runs")
+    command: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The workloads of a study with their records, in two groups, and who is left out and why."""
+
+    studied: tuple[Source, ...]
+    against: tuple[Source, ...]
+    left_out: Mapping[str, str]
+    made: tuple[str, ...]
+
+    @property
+    def every(self) -> dict[str, Source]:
+        return {one.workload: one for one in (*self.studied, *self.against)}
+
+
+def check(asked: Asked) -> None:
+    """Refuse what cannot work before anything is run."""
+    chosen(list(asked.features))
+    if asked.settings.recipe not in RECIPES:
+        raise UnknownNameError("recipe", asked.settings.recipe, RECIPES)
+    if bool(asked.runs) == bool(asked.suites):
+        raise UsageError(
+            "A study is of records or of suites.", "Name records, or --suite ID (`wcbench list --suite ID` shows one)."
+        )
+    for id in (*asked.suites, *([asked.against] if asked.against else [])):
+        load_suite(id)
+    if asked.against in asked.suites:
+        raise UsageError(f"Suite '{asked.against}' cannot be compared with itself.", "Name another with --against.")
+    if asked.out is not None:
+        check_folder(asked.out)
+
+
+def check_folder(out: Path) -> None:
+    """Refuse a folder that holds something else than a study."""
+    if out.is_dir() and any(out.iterdir()) and not ((out / "parts").is_dir() or (out / "study.json").is_file()):
+        raise RecordError(f"{out} holds something else than a study, and is left as it is.", "Name another folder.")
+    if out.exists() and not out.is_dir():
+        raise RecordError(f"{out} is a file.", "Name a folder with --out.")
+
+
+def run(asked: Asked, capture: Capture, told: Told | None = None) -> Study:
+    """Make the study, and write it where a folder is named.
+
+    Raises UsageError for a wrong request, WcbenchError where no record can be had.
+    """
+    tell = told or (lambda stage, done, total, text: None)
+    check(asked)
+    held = None if asked.out is not None else HeldFolder(".wcbench-study-")
+    folder = asked.out or (held.path if held else Path())
+    try:
+        found = _records(asked, capture, tell)
+        inputs = _inputs(asked, found, folder, capture, tell)
+        study = make_study(inputs, asked.settings, lambda text: tell("study", 0, 0, text))
+    finally:
+        if held is not None:
+            held.remove()
+    if asked.out is not None:
+        study.save(asked.out)
+        freeze(study, asked.out)
+    return study
+
+
+def freeze(study: Study, folder: Path) -> Path | None:
+    """Write the study's space as a reference in which further records are placed; None where it is of no records."""
+    parts = study.parts
+    if parts is None:
+        return None
+    radius, inputs = parts.radius, parts.inputs
+    if inputs.rows is None:
+        return None
+    star = radius.star
+    known = radius.value if radius.how == "given" else None if star is None else star.value
+    reference = Reference(
+        id=f"study of {study.document['title']}",
+        recipe=parts.space.recipe,
+        rows=inputs.rows,
+        radius=known,
+        radius_of=radius.reason,
+        suites=dict(inputs.table.suites),
+        made={"wcbench": str(inputs.provenance["wcbench"]), "command": " ".join(inputs.provenance["command"])},
+    )
+    return reference.save(folder / IN_STUDY, force=True)
+
+
+def _records(asked: Asked, capture: Capture, tell: Told) -> _Found:
+    """The records named, and of suites the newest that fits, made where there is none."""
+    wanted = {id: load_suite(id).tasks for id in (*asked.suites, *([asked.against] if asked.against else []))}
+    tasks = list(dict.fromkeys(task for group in wanted.values() for task in group))
+    own = {one.workload: one for one in sources(asked.runs)}
+    paths: dict[str, Path] = {one.task: one.path for one in own.values() if one.workload == one.task}
+    missing = []
+    for task in (task for task in tasks if task not in paths):
+        path = newest(asked.root, task, settings_text(capture.settings(task)))
+        if path is None:
+            missing.append(task)
+        else:
+            paths[task] = path
+    left_out = {}
+    for task, folder, error in capture.profile(missing, tell) if missing else ():
+        if folder is None:
+            left_out[task] = error or "it could not be profiled"
+        else:
+            paths[task] = folder
+    theirs = {task for task in wanted.get(asked.against or "", ()) if task in paths}
+    ours = {task for id in asked.suites for task in wanted[id] if task in paths}
+    named = {task: Source(task, task, paths[task]) for task in (*ours, *theirs)} | own
+    studied = own if asked.runs else {task: named[task] for task in ours}
+    if not studied:
+        raise WcbenchError("No task could be profiled.", "; ".join(f"{k}: {v}" for k, v in left_out.items()))
+    if asked.against and not theirs:
+        raise WcbenchError(f"No task of {asked.against} could be profiled.", "; ".join(left_out.values()))
+    return _Found(tuple(studied.values()), tuple(named[t] for t in sorted(theirs)), left_out, tuple(missing))
+
+
+def _inputs(asked: Asked, found: _Found, folder: Path, capture: Capture, tell: Told) -> Inputs:
+    """Derive what is not there yet, and read all of it."""
+    code = code_fingerprint()
+    key = "+".join(sorted(asked.features))
+    places = {name: _place(folder, code, key, one) for name, one in found.every.items()}
+    jobs = [
+        {
+            "workload": name,
+            "run": str(one.path.resolve()),
+            "into": str(places[name]),
+            "evaluate": EVALUATE,
+            "options": {"features": list(asked.features)},
+            "changes": asked.changes,
+            "footprint": FOOTPRINT if asked.against and asked.changes else 0,
+        }
+        for name, one in found.every.items()
+    ]
+    left_out = dict(found.left_out)
+    for workload, _, error in capture.derive(jobs, tell):
+        if error is not None:
+            left_out[workload] = error
+    kept = {name: place for name, place in places.items() if (place / "plan.json").is_file() and name not in left_out}
+    studied = _group(asked, [one for one in found.studied if one.workload in kept])
+    against = None
+    if asked.against:
+        against = group_of((asked.against,), [one.workload for one in found.against if one.workload in kept])
+    if not studied.workloads:
+        raise WcbenchError("No record could be evaluated.", "; ".join(f"{k}: {v}" for k, v in left_out.items()))
+    return inputs_of(
+        read_parts(kept),
+        studied,
+        against,
+        asked.features,
+        mix=asked.mix,
+        no_changes="no changes were asked for (--changes none)" if not asked.changes else "",
+        left_out=left_out,
+        provenance={
+            "wcbench": _version(),
+            "code": code,
+            "command": list(asked.command),
+            "features": list(asked.features),
+            "records": {name: manifest_of(one.path) for name, one in sorted(found.every.items())},
+            "made_for_this_study": list(found.made),
+            "left_out": left_out,
+        },
+    )
+
+
+def _group(asked: Asked, kept: Iterable[Source]) -> Group:
+    return group_of(tuple(asked.suites), [one.workload for one in kept])
+
+
+def _place(folder: Path, code: str, key: str, one: Source) -> Path:
+    """The folder of a workload's parts: another record, set of features or version of the code has another."""
+    name = "".join(c if c.isalnum() or c in "-.@" else "_" for c in one.workload)
+    return folder / "parts" / f"{code}-{key}"[:100] / f"{name}-{record.load(one.path).manifest.id}"
+
+
+def _version() -> str:
+    from wcbench.machine import wcbench_version
+
+    return wcbench_version()
+
+
+def default_folder(suites: Sequence[str], against: str | None, table: Path | None) -> Path:
+    """Where a study goes that names no folder: ``studies/<what it is of>``."""
+    what = table.stem if table is not None else "+".join(suites) or "records"
+    return Path("studies") / (f"{what}-against-{against}" if against else what)
