@@ -26,7 +26,7 @@ from wcbench.analysis.stability import Blocks, Stability, sub_samples, without_b
 from wcbench.analysis.study_answer import answer
 from wcbench.analysis.study_compare import Comparison, compare
 from wcbench.analysis.study_files import SCHEMA, flat, plain, read, write
-from wcbench.analysis.study_inputs import Group, Inputs, Radius, Settings, radius_of
+from wcbench.analysis.study_inputs import Group, Inputs, Radius, Settings, radius_of, small_costs
 from wcbench.analysis.subset import Subset, choose_in
 from wcbench.analysis.table import FeatureTable
 from wcbench.analysis.transform import rows, to_space
@@ -174,11 +174,7 @@ def subset_of(studied: Placed, radius: float, table: FeatureTable, components: C
     """The smallest subset of the workloads of a (part of a) space; costs and components where they are known."""
     kept = None if components is None else max(2, components.kept_columns)
     pcs = None if components is None else components.scores.iloc[:, :kept]
-    most = max((table.costs.get(name, 0.0) for name in studied.names), default=0.0)
-    if not (np.isfinite(most) and most > 0):
-        return choose_in(studied, radius, table=table, pcs=pcs)
-    # the solver is told costs from 0 to 1: of those of 10^15 FLOPs it finds no solution at all
-    small = replace(table, costs={name: cost / most for name, cost in table.costs.items()})
+    small, most = small_costs(table)
     found = choose_in(studied, radius, table=small, pcs=pcs)
     whole, curve = found.table.copy(), found.curve.copy()
     for frame in (whole, curve):
@@ -189,7 +185,7 @@ def subset_of(studied: Placed, radius: float, table: FeatureTable, components: C
 def _validated(inputs: Inputs, d: Distances, radius: float, subset: Subset) -> Validation | None:
     if not inputs.metrics or len(d) < 3:
         return None
-    costs, _ = cost_vector(d, inputs.table.costs)
+    costs, _ = cost_vector(d, small_costs(inputs.table)[0].costs)
     return validate(d, radius, subset.members, inputs.metrics, costs=costs)
 
 

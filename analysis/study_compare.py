@@ -17,7 +17,7 @@ from wcbench.analysis.overlap import HotspotOverlap, hotspot_overlaps
 from wcbench.analysis.pairing import pair
 from wcbench.analysis.panel import Diversity
 from wcbench.analysis.recipe import Placed
-from wcbench.analysis.study_inputs import Inputs, Radius, Settings
+from wcbench.analysis.study_inputs import Inputs, Radius, Settings, small_costs
 from wcbench.analysis.subset import Subset, choose_in
 from wcbench.analysis.table import FeatureTable, Space
 from wcbench.analysis.transform import to_space
@@ -353,4 +353,4 @@ def _of_subsets(
 
 def _minimal(space: Placed, names: Collection[str], radius: Radius, table: FeatureTable) -> Subset:
     kept = [name for name in space.names if name in set(names)]
-    return choose_in(replace(space, points=space.points.loc[kept]), radius.value, table=table)
+    return choose_in(replace(space, points=space.points.loc[kept]), radius.value, table=small_costs(table)[0])

@@ -50,7 +50,9 @@ def _of_many(value: Any) -> Any:
 def flat(frame: pd.DataFrame) -> pd.DataFrame:
     """The same with texts in place of lists, and names in place of an index that says something."""
     found = frame.copy()
-    if not isinstance(found.index, pd.RangeIndex):
+    if found.index.nlevels == 1 and found.index.name is None and pd.api.types.is_integer_dtype(found.index.dtype):
+        found = found.reset_index(drop=True)  # places, maybe with gaps
+    else:
         found = found.reset_index(names=[name or "workload" for name in found.index.names])
     found.columns = [str(column) for column in found.columns]
     for column in found.columns:

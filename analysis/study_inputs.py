@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from wcbench.analysis.features import chosen, table_of
+from wcbench.analysis.features import table_of
 from wcbench.analysis.radius import QUANTILE, RStar, r_star
 from wcbench.analysis.recipe import Placed
 from wcbench.analysis.scales import Array
@@ -234,14 +234,18 @@ def _most(star: RStar, carried: tuple[tuple[str, float], ...]) -> str:
     return f"most by {change}; {share:.0%} of all changes is in {feature}"
 
 
-def names_of(features: str | tuple[str, ...]) -> tuple[str, ...]:
-    """Columns of a set or list of features."""
-    return tuple(full for definition in chosen(features) for full in definition.names)
+def small_costs(table: FeatureTable) -> tuple[FeatureTable, float]:
+    """The table with its costs divided by the largest, and the largest (1 where there is none).
+
+    The solver is told costs from 0 to 1: with rows of 10^15 FLOPs HiGHS finds no solution at all.
+    """
+    most = max(table.costs.values(), default=0.0)
+    if not (np.isfinite(most) and most > 0):
+        return table, 1.0
+    return replace(table, costs={name: cost / most for name, cost in table.costs.items()}), most
 
 
 def narrowed(table: FeatureTable, names: tuple[str, ...]) -> FeatureTable:
     """The table of these columns alone, as far as it has them."""
-    from dataclasses import replace
-
     kept = tuple(f for f in table.features if f.name in set(names))
     return replace(table, values=table.values[[f.name for f in kept]], features=kept)

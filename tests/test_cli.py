@@ -315,7 +315,7 @@ def test_a_missing_gpu_is_told_with_what_is_missing(cli: Cli) -> None:
 # profile
 
 
-TIMES = "step_ms_median step_ms_q1 step_ms_q3 samples_per_s ranks loss_first loss_last overhead load"
+TIMES = "step_ms_median step_ms_q1 step_ms_q3 device_step_ms_median samples_per_s ranks loss_first loss_last overhead load"
 PASS = (
     f"preset settings batch_size samples precision device tensors seed warmup data_in_step torch seconds steps "
     f"mode step_kinds kind_samples {TIMES}"

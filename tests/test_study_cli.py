@@ -25,6 +25,8 @@ from wcbench.cli.study import parse_changes
 from wcbench.errors import RecordError, UsageError, WcbenchError
 from wcbench.profilers import changes
 
+pytestmark = pytest.mark.slow  # each captures tasks: half a minute in all
+
 TASKS = ("spatial-transformer", "recommendation", "image-classification", "learning-to-rank")
 RPR = "aibench-training-v1.1-rpr"
 QUICK = Settings(clusters=3, gap_draws=3, draws=10, permutations=19, robust=False)

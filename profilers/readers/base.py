@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from wcbench.profilers.readers.timeline import Timeline
 
-ROW_GROUP = 1 << 16
+ROW_GROUP = 1 << 15
 _SQLITE = b"SQLite format 3\0"
 _MANY = 200
 
@@ -126,6 +126,8 @@ class Sink:
         self.folder = folder
         self.rank: int | None = None
         self.own_ranks = False
+        self.staged: set[int] = set()
+        """Ranks that rows were staged with."""
         self.world_size: int | None = None
         self.facts: dict[str, Any] = {}
         self.passes: dict[str, PassFacts] = {}
@@ -155,7 +157,8 @@ class Sink:
         from wcbench.schema import table_schema
 
         if "rank" in table_schema(table).column_names() and "rank" not in given:
-            given["rank"] = np.zeros(length, np.int64)  # the file's rank takes its place when files are put together
+            given["rank"] = np.full(length, self.rank or 0)  # gather puts another in its place where that is wrong
+            self.staged.add(self.rank or 0)
         made = to_arrow(table, given, passname)
         self.rows[table] = first + length
         waiting = self._waiting.setdefault(table, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import multiprocessing
 import os
 import re
@@ -54,6 +55,7 @@ class Part:
     ranked: bool = False
     rank: int | None = None
     own_ranks: bool = False
+    staged: frozenset[int] = frozenset()
     world_size: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     passes: Mapping[str, PassFacts] = field(default_factory=dict)
@@ -130,6 +132,8 @@ def read_part(source: Source, folder: Path, form: str | None) -> Part:
     sink = Sink(source.label, folder)
     part = Part(source.label, folder)
     pool = pa.default_memory_pool()
+    collecting = gc.isenabled()
+    gc.disable()  # millions of events that hold no cycles would be gone over again and again
     pa.set_memory_pool(pa.system_memory_pool())  # it gives back what one batch needed before the next one comes
     try:
         found = detect(Head(source, source.head())) if form is None else reader(form)
@@ -154,8 +158,11 @@ def read_part(source: Source, folder: Path, form: str | None) -> Part:
     finally:
         sink.close()
         pa.set_memory_pool(pool)
+        if collecting:
+            gc.enable()
     return dataclasses.replace(
-        part, rank=sink.rank, own_ranks=sink.own_ranks, world_size=sink.world_size, rows=dict(sink.rows),
+        part, rank=sink.rank, own_ranks=sink.own_ranks, staged=frozenset(sink.staged), world_size=sink.world_size,
+        rows=dict(sink.rows),
         passes=dict(sink.passes), facts=dict(sink.facts), notes=list(sink.notes), losses=list(sink.losses),
         sha256=source.sha256, nbytes=source.nbytes,
     )  # fmt: skip
@@ -396,8 +403,8 @@ def _write_tables(parts: Sequence[Part], ranks: Mapping[Path, int], target: Path
 
 
 def _rank_stands(part: Part, ranks: Mapping[Path, int]) -> bool:
-    """Whether the rank that the file's rows were staged with, 0, is the one that it has."""
-    return part.own_ranks or not ranks.get(part.folder)
+    """Whether the rank that the file's rows were staged with is the one that it has."""
+    return part.own_ranks or part.staged <= {ranks.get(part.folder, 0)}
 
 
 def _join(parts: Sequence[Part], table: str, ranks: Mapping[Path, int], target: Path) -> None:

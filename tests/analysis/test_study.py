@@ -190,6 +190,13 @@ def test_r_star_beyond_the_nearest_neighbours_is_no_answer() -> None:
     assert found.document["radius"]["r_star"] > found.radius
 
 
+def test_rows_that_were_filtered_make_a_table_too() -> None:
+    values = planted()
+    changed = changed_of(values, 1.1)
+    some = replace(changed, states=changed.states[changed.states["change"] != "up"])
+    assert "changes" in make_study(inputs_of(values, changed=some), QUICK).tables
+
+
 # --- what decides -----------------------------------------------------------------------------------------------------
 
 

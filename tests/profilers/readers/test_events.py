@@ -108,6 +108,7 @@ def test_no_damage_takes_long_or_much_memory(tmp_path: Path) -> None:
         assert peak < 600, what
 
 
+@pytest.mark.slow
 def test_a_string_of_100_mb_takes_no_memory_of_its_size_many_times(tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.json", tmp_path / "cut.json"
     start = HEAD + '{"ph":"X","cat":"cpu_op","ts":5,"dur":1,"name":"'
