@@ -315,7 +315,9 @@ def test_a_missing_gpu_is_told_with_what_is_missing(cli: Cli) -> None:
 # profile
 
 
-TIMES = "step_ms_median step_ms_q1 step_ms_q3 device_step_ms_median samples_per_s ranks loss_first loss_last overhead load"
+TIMES = (
+    "step_ms_median step_ms_q1 step_ms_q3 device_step_ms_median samples_per_s ranks loss_first loss_last overhead load"
+)
 PASS = (
     f"preset settings batch_size samples precision device tensors seed warmup data_in_step torch seconds steps "
     f"mode step_kinds kind_samples {TIMES}"
@@ -346,7 +348,7 @@ FORM = {
 }
 ROWS = {
     "steps": "rank index role kind duration_ns loss",
-    "hotspots": "name category paper time_ns time_share calls",
+    "hotspots": "name category paper time_ns time_share calls rank_min_ns rank_max_ns",
     "scaling": "kind phase quantity unit length recorded fixed per_sample error samples values",
     "operators": "name phase calls flops_matrix flops_all bytes_read bytes_written",
     "modules": "module depth calls flops_matrix flops_all bytes_read bytes_written params share",
