@@ -24,7 +24,7 @@ from wcbench.reports.canvas import (
     panel_axes,
     write,
 )
-from wcbench.reports.model import CapacityCurves, KnobCurves, LiveCurve, QualityCurves, Roofline
+from wcbench.reports.figure_data import CapacityCurves, KnobCurves, LiveCurve, QualityCurves, Roofline
 from wcbench.reports.palette import EDGE, GRID, INK, MEDIAN, MUTED, PAPER, live_color
 
 HEIGHT = 300

@@ -27,12 +27,11 @@ from wcbench.reports.canvas import (
     style,
     write,
 )
-from wcbench.reports.model import (
+from wcbench.reports.figure_data import (
     Bar,
     BarPanel,
     Bars,
     CapacityCurves,
-    FigureData,
     KnobCurves,
     LiveCurve,
     QualityCurves,
@@ -40,6 +39,7 @@ from wcbench.reports.model import (
     StepPoint,
     StepTimes,
 )
+from wcbench.reports.model import FigureData
 from wcbench.reports.palette import EDGE, GRID, INK, MEDIAN, MUTED, category_color
 
 ROW = 34

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from wcbench.errors import WcbenchError
+from wcbench.reports.figure_data import FigureData
 from wcbench.reports.format import ColumnText, Kind
 from wcbench.reports.format import column as column_text
 
@@ -130,129 +131,6 @@ class Notes:
     """What is missing or doubtful, each with its reason."""
 
     items: tuple[NoteLine, ...]
-
-
-# --- figures: the data only; figures.py draws it -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One horizontal bar. ``share`` is a fraction; ``cumulative`` that of this bar and all above it."""
-
-    name: str
-    category: str
-    share: float
-    cumulative: float | None = None
-
-
-@dataclass(frozen=True)
-class BarPanel:
-    title: str
-    bars: tuple[Bar, ...]
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Panels of horizontal bars on one scale. ``legend`` names the colours where the bars do not."""
-
-    axis: str
-    panels: tuple[BarPanel, ...]
-    legend: bool = False
-
-
-@dataclass(frozen=True)
-class StepPoint:
-    index: int
-    milliseconds: float
-    role: str
-
-
-@dataclass(frozen=True)
-class StepTimes:
-    """Every step's time, with the summary's median and quartiles of the measured ones."""
-
-    points: tuple[StepPoint, ...]
-    median: float | None
-    q1: float | None
-    q3: float | None
-
-
-@dataclass(frozen=True)
-class LiveCurve:
-    """Live bytes by class at operators of a step in their order; the classes stack.
-
-    ``timed``: ``order`` is nanoseconds, and bytes stay until the next moment.
-    """
-
-    order: tuple[int, ...]
-    classes: tuple[tuple[str, tuple[int, ...]], ...]
-    timed: bool = False
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A named line through points."""
-
-    name: str
-    points: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class CapacityCurves:
-    """Something against cache capacity in bytes; below the capacity ``too_low`` the model alone is too low.
-
-    ``unit`` is that of the values: bytes on a log axis, or a share of 1. ``levels`` are named constants.
-    """
-
-    axis: str
-    unit: Literal["bytes", "share"]
-    curves: tuple[Curve, ...]
-    levels: tuple[tuple[str, float], ...] = ()
-    too_low: float | None = None
-
-
-@dataclass(frozen=True)
-class RoofPoint:
-    """An operator: where it stands on the intensity axis, and how much of the work it is."""
-
-    name: str
-    flops: float
-    intensity: float
-
-
-@dataclass(frozen=True)
-class Roofline:
-    """A device's roof in FLOP/s over FLOP/byte, operators below it, and the step's intensity by cache capacity."""
-
-    peak: float
-    bandwidth: float
-    points: tuple[RoofPoint, ...]
-    intensity: float | None
-    capacities: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class KnobCurves:
-    """A quantity against a knob of a sweep, both on log axes; ``kind`` and ``unit`` say how values are written."""
-
-    axis: str
-    knob: str
-    kind: Kind
-    unit: str
-    curves: tuple[Curve, ...]
-
-
-@dataclass(frozen=True)
-class QualityCurves:
-    """Quality against training, both on linear axes: lines of one name are runs of one kind. ``levels`` are targets."""
-
-    axis: str
-    along: str
-    curves: tuple[Curve, ...]
-    levels: tuple[float, ...] = ()
-
-
-FigureData = Bars | StepTimes | LiveCurve | CapacityCurves | Roofline | KnobCurves | QualityCurves
 
 
 @dataclass(frozen=True)

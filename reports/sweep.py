@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from wcbench.analysis.sweep import curves
 from wcbench.reports import format as fmt
-from wcbench.reports.model import Column, Curve, Figure, KnobCurves, Report, Section, Table
+from wcbench.reports.figure_data import Curve, KnobCurves
+from wcbench.reports.model import Column, Figure, Report, Section, Table
 from wcbench.reports.terminal import terminal_section
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import Bar, BarPanel, Bars, Block, Column, Figure, NoteLine, Notes, Section, Table, Text
+from wcbench.reports.figure_data import Bar, BarPanel, Bars
+from wcbench.reports.model import Block, Column, Figure, NoteLine, Notes, Section, Table, Text
 from wcbench.reports.sections._common import Summary, block, measured, notes_blocks, rows, show_command
 
 FIGURES, PANELS = 4, 2

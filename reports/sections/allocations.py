@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import Block, Column, Fact, Facts, Figure, LiveCurve, Section, Table, Text
+from wcbench.reports.figure_data import LiveCurve
+from wcbench.reports.model import Block, Column, Fact, Facts, Figure, Section, Table, Text
 from wcbench.reports.sections._common import Summary, block, descending, mapping, measured, notes_blocks
 
 

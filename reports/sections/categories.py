@@ -6,20 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import (
-    Bar,
-    BarPanel,
-    Bars,
-    Block,
-    Column,
-    Fact,
-    Facts,
-    Figure,
-    Section,
-    SideBySide,
-    Table,
-    Text,
-)
+from wcbench.reports.figure_data import Bar, BarPanel, Bars
+from wcbench.reports.model import Block, Column, Fact, Facts, Figure, Section, SideBySide, Table, Text
 from wcbench.reports.sections._common import Summary, block, descending, mapping, measured, notes_blocks
 
 VIEWS = (("paper", "Paper's view"), ("full", "Full view"))

@@ -6,18 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import (
-    Block,
-    Column,
-    Curve,
-    Figure,
-    NoteLine,
-    Notes,
-    QualityCurves,
-    Section,
-    Table,
-    Text,
-)
+from wcbench.reports.figure_data import Curve, QualityCurves
+from wcbench.reports.model import Block, Column, Figure, NoteLine, Notes, Section, Table, Text
 from wcbench.reports.sections._common import Summary, block, file_name, mapping, notes_blocks, rows, show_command
 
 _MEANING = (

@@ -7,7 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import Bar, BarPanel, Bars, Block, Column, Figure, Section, Table, Text
+from wcbench.reports.figure_data import Bar, BarPanel, Bars
+from wcbench.reports.model import Block, Column, Figure, Section, Table, Text
 from wcbench.reports.sections._common import (
     Summary,
     block,

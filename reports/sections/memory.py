@@ -6,20 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import (
-    Block,
-    CapacityCurves,
-    Column,
-    Curve,
-    Fact,
-    Facts,
-    Figure,
-    LiveCurve,
-    Section,
-    SideBySide,
-    Table,
-    Text,
-)
+from wcbench.reports.figure_data import CapacityCurves, Curve, LiveCurve
+from wcbench.reports.model import Block, Column, Fact, Facts, Figure, Section, SideBySide, Table, Text
 from wcbench.reports.sections._common import (
     Summary,
     block,

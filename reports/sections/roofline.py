@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import Block, Column, Fact, Facts, Figure, Roofline, RoofPoint, Section, Table, Text
+from wcbench.reports.figure_data import Roofline, RoofPoint
+from wcbench.reports.model import Block, Column, Fact, Facts, Figure, Section, Table, Text
 from wcbench.reports.sections._common import Summary, block, measured, notes_blocks, rows, show_command
 from wcbench.reports.sections.memory import MODEL, pairs
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wcbench.reports import format as fmt
-from wcbench.reports.model import Column, Fact, Facts, Figure, Section, StepPoint, StepTimes, Table
+from wcbench.reports.figure_data import StepPoint, StepTimes
+from wcbench.reports.model import Column, Fact, Facts, Figure, Section, Table
 from wcbench.reports.sections._common import (
     Summary,
     imported,

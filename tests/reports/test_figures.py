@@ -15,20 +15,20 @@ from wcbench import kernels
 from wcbench.analysis.live import CLASSES
 from wcbench.reports import figures, palette
 from wcbench.reports.canvas import NARROW, WIDE, fit, text_width
-from wcbench.reports.figures import svg
-from wcbench.reports.model import (
+from wcbench.reports.figure_data import (
     Bar,
     BarPanel,
     Bars,
     CapacityCurves,
     Curve,
-    FigureData,
     LiveCurve,
     Roofline,
     RoofPoint,
     StepPoint,
     StepTimes,
 )
+from wcbench.reports.figures import svg
+from wcbench.reports.model import FigureData
 from wcbench.reports.profile_report import profile_report
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.

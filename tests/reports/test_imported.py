@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from wcbench.errors import WcbenchError
+from wcbench.reports.figure_data import Bars, LiveCurve, QualityCurves
 from wcbench.reports.figures import draw, svg
 from wcbench.reports.lead import lead
-from wcbench.reports.model import Bars, Column, LiveCurve, Notes, QualityCurves, Section, Table, Text
+from wcbench.reports.model import Column, Notes, Section, Table, Text
 from wcbench.reports.profile_report import profile_report
 from wcbench.reports.terminal import terminal_section, terminal_view
 

@@ -10,23 +10,9 @@ from typing import Any
 import pytest
 
 from wcbench.errors import RecordError, WcbenchError
+from wcbench.reports.figure_data import Bars, CapacityCurves, Roofline, StepTimes
 from wcbench.reports.format import Spread, show, visible
-from wcbench.reports.model import (
-    Bars,
-    CapacityCurves,
-    Column,
-    Command,
-    Fact,
-    Facts,
-    FigureData,
-    Notes,
-    Report,
-    Roofline,
-    Section,
-    StepTimes,
-    Table,
-    Text,
-)
+from wcbench.reports.model import Column, Command, Fact, Facts, FigureData, Notes, Report, Section, Table, Text
 from wcbench.reports.profile_report import profile_report
 from wcbench.reports.sections import SECTIONS
 
