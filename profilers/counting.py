@@ -12,7 +12,7 @@ from wcbench.profilers.lookups import lookup_columns
 from wcbench.profilers.operators import Counted, Operators
 from wcbench.profilers.request import Progress, Request
 from wcbench.profilers.run import Outcome, run_pass
-from wcbench.profilers.scaling import FACTORS, Point, scaling_columns
+from wcbench.profilers.scaling import LEAST, Point, scaling_columns
 from wcbench.record import Note
 from wcbench.tasks.base import Config, Task
 
@@ -31,7 +31,7 @@ def run_counted(task: Task, config: Config, collector: Operators, request: Reque
         try:
             points += _points(task, config, lengths, request, progress)
             tables["scaling"], doubts = scaling_columns(points, target)
-            notes += [Note(collector.name, text) for text in doubts]
+            notes += [Note(collector.name, text) for text in [*doubts, *_unchecked(request)]]
         except (TaskError, UsageError) as error:
             notes.append(Note(collector.name, f"No fixed and per-sample parts: {error.message}"))
     else:
@@ -41,6 +41,12 @@ def run_counted(task: Task, config: Config, collector: Operators, request: Reque
         tables["lookups"] = ids
     notes += [Note(collector.name, text) for text in doubts]
     return dataclasses.replace(outcome, tables=tables, notes=notes)
+
+
+def _unchecked(request: Request) -> list[str]:
+    """Two points always lie on a line."""
+    count = len(set(request.factors))
+    return [] if count >= LEAST else [f"Counted at {count} batches: the error of the lines over the batch is not known."]
 
 
 def _rows_of_tables(tables: Mapping[str, Columns]) -> dict[str, int]:
@@ -79,7 +85,7 @@ def _points(
 ) -> Iterator[Point]:
     """Counts at the other batch sizes and lengths; the longest length at the batch size itself is counted already."""
     for length in reversed(lengths):
-        for factor in FACTORS:
+        for factor in request.factors:
             if length == lengths[-1] and factor == 1:
                 continue
             there = _at(task, config, length, factor)

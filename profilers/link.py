@@ -108,33 +108,66 @@ def nest(thread: Ints, start: Ints, end: Ints) -> Nesting:
 def _sweep(threads: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints, Ints]:
     """Parents (as positions), depths and cut ends of events that are in order."""
     n = len(starts)
-    parents, depths, last = [-1] * n, [0] * n, ends.tolist()
-    borders = [0, *(np.flatnonzero(np.diff(threads)) + 1).tolist(), n]
+    parents, moving = _enclosing(threads, starts, ends)
+    inside = np.flatnonzero(parents >= 0)
+    crossing = np.unique(threads[np.concatenate([inside[ends[inside] > ends[parents[inside]]], moving])])
+    depths, last = _depths(parents), ends.copy()
+    borders = [0, *(np.flatnonzero(np.diff(threads)) + 1).tolist(), n] if len(crossing) else []
     for first, end in itertools.pairwise(borders):
-        _sweep_thread(starts[first:end].tolist(), last, parents, depths, first)
-    return _array(parents), _array(depths), _array(last)
+        if threads[first] in crossing:  # a cut end may move what begins later to another parent: one by one
+            part = slice(first, end)
+            parents[part], depths[part], last[part] = _sweep_thread(starts[part].tolist(), ends[part].tolist(), first)
+    return parents, depths, last
 
 
-def _sweep_thread(starts: list[int], ends: list[int], parents: list[int], depths: list[int], first: int) -> None:
-    """The same for one thread, whose events begin at ``first``; fills the lists."""
+_LEAPS = 500
+
+
+def _enclosing(threads: Ints, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """For each event the nearest one before it on its thread that has not ended when it begins; -1 where there is none.
+
+    All events step back at once, from candidate to candidate: what a candidate has left behind ended before it began,
+    and so before whatever begins later. Also returns the events that are still under way after many steps.
+    """
+    n = len(starts)
+    found = np.arange(-1, n - 1)
+    found[np.flatnonzero(np.diff(threads, prepend=threads[:1] - 1))] = -1
+    moving = np.flatnonzero(found >= 0)
+    for _ in range(_LEAPS):
+        moving = moving[ends[found[moving]] <= starts[moving]]
+        if not moving.size:
+            break
+        found[moving] = found[found[moving]]
+        moving = moving[found[moving] >= 0]
+    return found, moving
+
+
+def _depths(parents: Ints) -> Ints:
+    """How many events enclose each: the ancestors of all are counted in leaps that double."""
+    depths, above = (parents >= 0).astype(np.int64), parents.copy()
+    while (rows := np.flatnonzero(above >= 0)).size:
+        higher = above[rows]
+        depths[rows] += depths[higher]
+        above[rows] = above[higher]
+    return depths
+
+
+def _sweep_thread(starts: list[int], ends: list[int], first: int) -> tuple[list[int], list[int], list[int]]:
+    """The same for one thread whose calls cross, whose events begin at position ``first``."""
+    parents, depths = [-1] * len(starts), [0] * len(starts)
     calls: list[int] = []  # open ones, and when they end
     until: list[int] = []
-    for i, start in enumerate(starts, first):
-        end = ends[i]
+    for i, start in enumerate(starts):
         while until and until[-1] <= start:
             until.pop()
             calls.pop()
         if until:
-            parents[i] = calls[-1]
+            parents[i] = first + calls[-1]
             depths[i] = len(calls)
-            if end > until[-1]:
-                end = ends[i] = until[-1]
+            ends[i] = min(ends[i], until[-1])
         calls.append(i)
-        until.append(end)
-
-
-def _array(values: list[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
+        until.append(ends[i])
+    return parents, depths, ends
 
 
 _NONE = -1

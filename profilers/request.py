@@ -21,7 +21,8 @@ def silent(passname: str, done: int, total: int) -> None:
 class Request:
     """What to capture. ``preset`` None takes each pass's own default (DESIGN, section 4).
 
-    ``sequence_length`` sets the task's `Task.length`; ``scaling`` False leaves out the counts at 2b and 4b.
+    ``sequence_length`` sets the task's `Task.length`; ``scaling`` False leaves out the counts at further batches;
+    ``factors`` are all that are counted, as multiples of the batch, the batch itself (1) among them.
     """
 
     device: str = "cpu"
@@ -39,3 +40,4 @@ class Request:
     mode: str = "train"
     sequence_length: int | None = None
     scaling: bool = True
+    factors: Sequence[int] = (1, 2, 4)

@@ -1,12 +1,13 @@
 """Per-step quantities as straight lines in the number of samples: a fixed and a per-sample part, with the error.
 
-A batch size is a knob, not a property: between 1 and 65,536 in the suites. A task is therefore counted at b, 2b and 4b,
-and each quantity is split by a least-squares line. Where a sequence is too long to unroll, this is done at two short
-lengths, and both parts are continued on the straight line through them (`Task.unrolled`).
+A batch size is a knob, not a property: between 1 and 65,536 in the suites. A task is therefore counted at b, 2b and 4b
+(`Request.factors`), and each quantity is split by a least-squares line. Where a sequence is too long to unroll, this is
+done at two short lengths, and both parts are continued on the straight line through them (`Task.unrolled`).
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,9 @@ from wcbench.profilers.base import Columns
 from wcbench.profilers.formulas import Work
 from wcbench.profilers.recorder import Stream
 
-FACTORS = (1, 2, 4)
 WHOLE_STEP = "all"
+LEAST = 3
+"""Batches of which a line has an error; on fewer it always fits."""
 _DUST = 1e-9  # of the greatest value: what rounding leaves of a part that is not there
 UNITS = {
     "flops_matrix": "FLOP",
@@ -99,7 +101,10 @@ def scaling_columns(points: Sequence[Point], target: int | None) -> tuple[Column
 
 
 def fit(samples: Sequence[int], values: Sequence[int]) -> tuple[float, float, float]:
-    """(fixed, per sample, greatest relative error) of the least-squares line; the error is of the recorded values."""
+    """(fixed, per sample, greatest relative error) of the least-squares line; the error is of the recorded values.
+
+    Two points always lie on a line, which tells no error: it is NaN.
+    """
     x, y = np.asarray(samples, np.float64), np.asarray(values, np.float64)
     spread = float(((x - x.mean()) ** 2).sum())
     slope = float(((x - x.mean()) * (y - y.mean())).sum()) / spread if spread else 0.0
@@ -109,6 +114,8 @@ def fit(samples: Sequence[int], values: Sequence[int]) -> tuple[float, float, fl
     slope = 0.0 if abs(slope) * float(x.max()) < least else slope
     off = np.abs(fixed + slope * x - y)
     error = float((off / np.maximum(np.abs(y), 1.0)).max())
+    if len(set(samples)) < LEAST:
+        return fixed, slope, math.nan
     return fixed, slope, error if error > _DUST else 0.0
 
 

@@ -44,7 +44,7 @@ def profile_tasks(
     """
     arguments = command_options(options)
     found: list[TaskRun | None] = [None] * len(tasks)
-    children = _Children()
+    children = Children()
 
     def run(place: int) -> None:
         made = found[place] = _run(tasks[place], arguments, children, share_cores=jobs > 1)
@@ -63,7 +63,7 @@ def profile_tasks(
     return [entry for entry in found if entry is not None]
 
 
-class _Children:
+class Children:
     """The processes that run; they end with this one, also when it is told to (SIGTERM)."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Children:
         self._lock = threading.Lock()
         self._before: Any = None
 
-    def __enter__(self) -> _Children:
+    def __enter__(self) -> Children:
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGTERM, _terminated)
         return self
@@ -125,7 +125,7 @@ def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def _run(task: str, arguments: Sequence[str], children: _Children, *, share_cores: bool) -> TaskRun:
+def _run(task: str, arguments: Sequence[str], children: Children, *, share_cores: bool) -> TaskRun:
     started = time.perf_counter()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"} if share_cores else None
     command = [sys.executable, "-m", "wcbench", "profile", task, "--brief", *arguments]

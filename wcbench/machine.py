@@ -119,6 +119,11 @@ def cpu(root: Path = _ROOT) -> dict[str, Any]:
     }
 
 
+def usable_cores() -> int:
+    """Processes worth starting here: what affinity and the control group's quota leave, at least 1."""
+    return _usable(_affinity() or os.cpu_count(), cpu_quota(_ROOT)) or 1
+
+
 def _usable(cores: int | None, quota: float | None) -> int | None:
     """Threads worth starting: a quota of 1.5 cores keeps two threads partly busy."""
     if cores is None or quota is None:

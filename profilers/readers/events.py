@@ -8,7 +8,10 @@ events is ever in memory, and no step of the work recurses.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +19,7 @@ import msgspec
 
 from wcbench.errors import ReadError
 from wcbench.profilers.readers.base import Lost, Sink, Source
+from wcbench.profilers.readers.side import Side
 
 MAX_EVENT = 1 << 24
 """Bytes of one event from which it is skipped."""
@@ -25,6 +29,8 @@ MAX_METADATA = 1 << 24
 _WINDOW = 1 << 15
 _BETWEEN = b", \t\r\n"
 _MAX_JOINED = 8
+_MAX_WAITING = 12
+"""Pieces whose turn has not come because an earlier one is still in the second process."""
 _MAX_STARTS = 8
 """Places that look like the beginning of the list of events and are tried: further ones are within something else."""
 _MAX_MENDED = 1 << 21
@@ -44,6 +50,16 @@ _ESCAPE = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
 
 E = TypeVar("E", bound=msgspec.Struct)
+T = TypeVar("T")
+
+
+@dataclass
+class _Piece:
+    """Events in brackets, where the first of them stands in the file, and the separators that stood in front."""
+
+    text: bytes
+    offset: int
+    skipped: bytes
 
 
 class Events(Generic[E]):
@@ -63,6 +79,7 @@ class Events(Generic[E]):
         self._lose: Lost = sink.lose
         self._offset = 0  # of the buffer's first byte
         self._piece = b""
+        self._rest = b""
         self._begin_with(_KEYS)
         self._tail: bytearray | None = None  # what stands behind the list, once it has ended
         self._tail_due = True  # at least the brace that closes the file
@@ -91,24 +108,88 @@ class Events(Generic[E]):
         return found
 
     def __iter__(self) -> Iterator[list[E]]:
+        for piece in self._pieces():
+            self._piece = piece.text
+            batch = self._decode(piece.text, piece.offset)
+            if batch:
+                yield batch
+        yield from self._end()
+
+    def extracted(self, extract: Callable[[bytes], T], damaged: Callable[[list[E]], T], target: str) -> Iterator[T]:
+        """What is made of the pieces, in their order, where a second process makes its share of it.
+
+        ``extract`` makes it of a piece and raises what msgspec raises where the piece is damaged; ``damaged`` makes it
+        of the events that were saved. ``target`` is ``module:attr`` of what makes another ``extract``.
+        """
+        side = Side(target) if self._source.worth_a_second_process else None
+        waiting: deque[tuple[_Piece, Future[T] | T | None]] = deque()
+        try:
+            for piece in self._pieces():
+                waiting.append((piece, _begun(piece, extract, side)))
+                yield from self._ready(waiting, extract, damaged, most=_MAX_WAITING)
+            yield from self._ready(waiting, extract, damaged, most=0)
+        finally:
+            if side is not None:
+                side.close()
+        for batch in self._end():
+            yield damaged(batch)
+
+    def _ready(
+        self,
+        waiting: deque[tuple[_Piece, Future[T] | T | None]],
+        extract: Callable[[bytes], T],
+        damaged: Callable[[list[E]], T],
+        *,
+        most: int,
+    ) -> Iterator[T]:
+        """What is made of the first pieces, as far as it is; waits until there are at most so many."""
+        while waiting:
+            piece, made = waiting[0]
+            if isinstance(made, Future) and len(waiting) <= most and not made.done():
+                return
+            waiting.popleft()
+            if self._ended():
+                self._keep_tail(piece.skipped + piece.text[1:-1])
+                continue
+            found = _outcome(piece, made, extract)
+            if found is None:
+                self._piece = piece.text
+                batch = self._one_by_one(piece.text[1:-1].lstrip(_BETWEEN), piece.offset)
+                found = damaged(batch) if batch else None
+            if found is not None:
+                yield found
+
+    def _pieces(self) -> Iterator[_Piece]:
+        """The file in pieces that end where events do; what is behind the last one stays in ``_rest``."""
         chunks = self._source.chunks(self._sink.lose)
         rest = b""  # the beginning of an event that goes on in the next chunk
         for chunk in chain([self._begin(chunks)], chunks):
             if self._ended():
                 self._keep_tail(chunk)
             elif cut := self._last_boundary(chunk):
-                yield from self._piece_of(rest, memoryview(chunk)[:cut])
+                kept = rest.lstrip(_BETWEEN)
+                yield _Piece(
+                    b"".join((b"[", kept, memoryview(chunk)[:cut], b"]")), self._offset, rest[: len(rest) - len(kept)]
+                )
+                self._offset += len(rest) + cut
                 rest = chunk[cut:]
                 if self._ended():
                     self._keep_tail(rest)
+                    rest = b""
             elif len(rest) + len(chunk) > MAX_EVENT:
                 self._lose_event("it is larger than events are", self._offset)
                 self._offset += len(rest) + len(chunk)
                 rest = b""
             else:
                 rest += chunk
-        if not self._ended():
-            yield from self._last(rest)
+        self._rest = rest
+
+    def _end(self) -> Iterator[list[E]]:
+        """The events behind the last piece, and what the file says of itself behind them."""
+        if self._ended():
+            self._keep_tail(self._rest)
+        else:
+            yield from self._last(self._rest)
         self._read_tail()
 
     def _ended(self) -> bool:
@@ -181,13 +262,6 @@ class Events(Generic[E]):
             if last or not start:
                 return last
             window *= 8
-
-    def _piece_of(self, rest: bytes, data: memoryview) -> Iterator[list[E]]:
-        self._piece = b"".join((b"[", rest.lstrip(_BETWEEN), data, b"]"))
-        batch = self._decode(self._piece, self._offset)
-        if batch:
-            yield batch
-        self._offset += len(rest) + len(data)
 
     def _decode(self, piece: bytes, offset: int) -> list[E]:
         """The events of a piece, which stands in brackets."""
@@ -268,7 +342,7 @@ class Events(Generic[E]):
         except _FAULTS:
             plain = None
         if not isinstance(plain, dict):
-            self._lose_event("it is no object", offset)
+            self._lose_event("it is no object, or holds a number beyond all", offset)
             return
         kept = {}
         for key, value in plain.items():
@@ -342,6 +416,34 @@ class Events(Generic[E]):
             self._sink.lose("what stands behind the events", "the file ends before: it is cut", offset=self._offset)
         elif tail and tail != b"}" and not self._read_metadata(b"{" + tail, self._offset):
             self._sink.lose("what stands behind the events", "it is no valid JSON", offset=self._offset)
+        again = self.metadata.pop("traceEvents", None)
+        if again:
+            count = len(again) if isinstance(again, list) else 1
+            self._sink.lose("an event", "it stands in a second list of traceEvents", count=count, offset=self._offset)
+
+
+def _begun(piece: _Piece, extract: Callable[[bytes], T], side: Side | None) -> Future[T] | T | None:
+    """A piece given to the second process if it has room, else done here; None where it is damaged."""
+    if side is not None and side.has_room:
+        return side.submit(piece.text)
+    return _tried(piece, extract)
+
+
+def _tried(piece: _Piece, extract: Callable[[bytes], T]) -> T | None:
+    try:
+        return extract(piece.text)
+    except _FAULTS:
+        return None
+
+
+def _outcome(piece: _Piece, made: Future[T] | T | None, extract: Callable[[bytes], T]) -> T | None:
+    """What was made of a piece; what the second process could not make is tried here."""
+    if not isinstance(made, Future):
+        return made
+    try:
+        return made.result()
+    except ChildProcessError:
+        return _tried(piece, extract)
 
 
 def _told_before(*_args: Any, **_kwargs: Any) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from wcbench.errors import ReadError, WcbenchError
+from wcbench.machine import usable_cores
 from wcbench.profilers.readers import detect, reader
 from wcbench.profilers.readers.base import Head, PassFacts, Sink
 from wcbench.profilers.readers.source import Source, expand
@@ -173,7 +174,10 @@ def _read_all(
 ) -> list[Part]:
     folders = [workspace / f"part-{number}" for number in range(len(sources))]
     sizes = [source.path.stat().st_size for source in sources]
-    jobs = min(jobs or os.cpu_count() or 1, len(sources))
+    cores = jobs or usable_cores()
+    jobs = min(cores, len(sources))
+    for source in sources:
+        source.cores = cores // jobs
     if jobs > 1:
         return _in_parallel(sources, folders, sizes, form=form, jobs=jobs, progress=progress)
     parts = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from wcbench.profilers.readers.spill import RowFile, Sorter
 
 ABSENT = -1
 """In columns of whole numbers: the file does not tell."""
+
+NO_SIZE = (ABSENT,) * 3
+"""A grid or block that is not told."""
 
 OP, MARK, RUNTIME = range(3)
 MAX_NAME = 1 << 16
@@ -99,10 +103,16 @@ class Names:
         """An Arrow column of the texts; null where a number is below zero. Only the texts that occur are in it."""
         import pyarrow as pa
 
-        values, places = np.unique(numbers, return_inverse=True)
-        absent = int(np.searchsorted(values, 0))  # values are sorted: those below zero come first
-        codes = pa.array((places.reshape(-1) - absent).astype(np.int32), mask=numbers < 0)
-        texts = [self.texts[number] for number in values[absent:].tolist()]
+        there = numbers[numbers >= 0]
+        if len(self.texts) < 4 * len(numbers):  # nearly always: few texts, many rows
+            values = np.flatnonzero(np.bincount(there))
+            place = np.zeros(len(self.texts) + 1, np.int32)  # the last one is for those below zero
+            place[values] = np.arange(len(values))
+            codes = pa.array(place[numbers], mask=numbers < 0)
+        else:
+            values = np.unique(there)
+            codes = pa.array(np.searchsorted(values, numbers).astype(np.int32), mask=numbers < 0)
+        texts = [self.texts[number] for number in values.tolist()]
         return pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string()))
 
 
@@ -125,3 +135,27 @@ class Stages:
     def close(self) -> None:
         self.ops.close()
         self.calls.close()
+
+
+def size_column(sizes: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
+    """Extents of grids or blocks, (n, 3) of int32; NO_SIZE where they are not told or make no sense."""
+    if isinstance(sizes, np.ndarray):
+        return sizes
+    try:
+        if set(map(len, sizes)) == {3}:
+            column = np.array(list(chain.from_iterable(sizes)))
+            if column.dtype.kind == "i" and column.min() >= ABSENT and column.max() < 1 << 31:
+                return column.astype(np.int32).reshape(-1, 3)
+    except (ValueError, OverflowError, TypeError):
+        pass  # no sizes, or no numbers
+    return np.array([_size(size) for size in sizes], np.int32)
+
+
+def _size(size: Sequence[int] | None) -> tuple[int, int, int]:
+    """Extents of a grid or block in three dimensions; NO_SIZE where they are not told or make no sense."""
+    if not isinstance(size, list | tuple) or not 1 <= len(size) <= 3:
+        return NO_SIZE
+    if any(type(extent) is not int or not 0 <= extent < 1 << 31 for extent in size):
+        return NO_SIZE
+    x, y, z = (*size, 1, 1)[:3]
+    return x, y, z

@@ -25,6 +25,8 @@ from wcbench.errors import ReadError
 CHUNK = 1 << 20
 HEAD = 1 << 18
 MAX_LINE = 1 << 20
+LARGE = 32 << 20
+"""Bytes from which a second process is worth its start."""
 MAX_FILES = 100_000
 """Files of a folder or an archive that are looked at."""
 
@@ -56,6 +58,17 @@ class Source:
     nbytes: int = 0
     told: Callable[[int], None] | None = field(default=None, repr=False)
     """Called with the bytes of the file on disk that were read so far."""
+    cores: int = 1
+    """Cores that reading this file may use."""
+
+    @property
+    def worth_a_second_process(self) -> bool:
+        """Whether there is a core for one, and enough to read that it pays: packed files hold ten times as much."""
+        if self.cores < 2:
+            return False
+        with self.path.open("rb") as file:
+            packed = file.read(len(_XZ)).startswith((_GZIP, _BZ2, _XZ, _ZSTD))
+            return os.fstat(file.fileno()).st_size >= (LARGE // 10 if packed else LARGE)
 
     @property
     def name(self) -> str:

@@ -83,9 +83,13 @@ class Sorter:
             runs = [_Run(file, self._dtype, first, last, share) for first, last in self._runs]
             while runs := [run for run in runs if run.fill()]:
                 bound = self._bound(runs)
-                parts = [run.take(self._until(run.rows, bound)) for run in runs]
-                batch = np.concatenate([part for part in parts if len(part)])
-                yield batch[sort_order(batch, self._keys[:-1])]
+                due = [run for run in runs if self._key(run.rows[0]) <= bound]
+                parts = [run.take(self._until(run.rows, bound)) for run in due]
+                if len(parts) == 1:  # files are mostly in the order of time, so that runs seldom overlap
+                    yield parts[0]
+                else:
+                    batch = np.concatenate(parts)
+                    yield batch[sort_order(batch, self._keys[:-1])]
 
     def _bound(self, runs: list[_Run]) -> tuple[int, ...]:
         """The least of the runs' last keys: up to it, everything that there is has been read."""

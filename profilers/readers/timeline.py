@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wcbench.profilers import link
-from wcbench.profilers.readers.rows import ABSENT, DEVICE, HOST, MARK, OP, RUNTIME, Names, Stages
+from wcbench.profilers.readers.rows import ABSENT, DEVICE, HOST, MARK, OP, RUNTIME, Names, Stages, size_column
 from wcbench.profilers.readers.spill import Rows
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ABSENT", "Timeline"]
 
 Numbers = Sequence[int] | NDArray[Any]
+Sizes = Sequence[Sequence[int] | None] | NDArray[Any]
 
 # Ranges that count steps: torch's profiler, wcbench's own, and the names that people give to NVTX ranges of steps.
 _STEP_FAMILIES = (
@@ -33,8 +33,6 @@ _STEP_FAMILIES = (
     re.compile(r"(?:train(?:ing)?[ _]?)?(?:step|iteration|iter)[ _#:=-]{0,3}\d{1,12}", re.IGNORECASE),
 )
 MAX_MARKS = 1_000_000
-NO_SIZE = (ABSENT,) * 3
-"""A grid or block that is not told."""
 
 
 class Timeline:
@@ -138,8 +136,8 @@ class Timeline:
         op: Numbers | None = None,
         phase: Numbers | None = None,
         module: Numbers | None = None,
-        grid: Sequence[Sequence[int] | None] | None = None,
-        block: Sequence[Sequence[int] | None] | None = None,
+        grid: Sizes | None = None,
+        block: Sizes | None = None,
         registers: Numbers | None = None,
         shared_bytes: Numbers | None = None,
         occupancy: Sequence[float | None] | NDArray[np.float64] | None = None,
@@ -170,7 +168,7 @@ class Timeline:
         rows["occupancy"] = np.nan if occupancy is None else np.array(occupancy, np.float64)
         for field, sizes in (("grid", grid), ("block", block)):
             if sizes is not None:
-                rows[field] = _size_column(sizes)
+                rows[field] = size_column(sizes)
         if rank is not None:
             self._learn_ranks(rows)
         rows["order"] = np.arange(self._stages.devices.rows, self._stages.devices.rows + len(rows))
@@ -234,24 +232,3 @@ class Timeline:
 def _put(rows: Rows, field: str, values: Any) -> None:
     if values is not None:
         rows[field] = values
-
-
-def _size_column(sizes: Sequence[Any]) -> NDArray[Any]:
-    try:
-        if set(map(len, sizes)) == {3}:
-            column = np.array(list(chain.from_iterable(sizes)))
-            if column.dtype.kind == "i" and column.min() >= ABSENT and column.max() < 1 << 31:
-                return column.astype(np.int32).reshape(-1, 3)
-    except (ValueError, OverflowError, TypeError):
-        pass  # no sizes, or no numbers
-    return np.array([_size(size) for size in sizes], np.int32)
-
-
-def _size(size: Sequence[int] | None) -> tuple[int, int, int]:
-    """Extents of a grid or block in three dimensions; NO_SIZE where they are not told or make no sense."""
-    if not isinstance(size, list | tuple) or not 1 <= len(size) <= 3:
-        return NO_SIZE
-    if any(type(extent) is not int or not 0 <= extent < 1 << 31 for extent in size):
-        return NO_SIZE
-    x, y, z = (*size, 1, 1)[:3]
-    return x, y, z

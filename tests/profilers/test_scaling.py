@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -21,6 +22,8 @@ Run = Callable[..., Captured]
 
 def test_a_line_is_found_and_its_error_told() -> None:
     assert fit([8, 16, 32], [70, 110, 190]) == (pytest.approx(30), pytest.approx(5), pytest.approx(0))
+    assert fit([8, 16], [70, 110])[:2] == (pytest.approx(30), pytest.approx(5))
+    assert math.isnan(fit([8, 16], [70, 110])[2])
     fixed, per_sample, error = fit([1, 2, 3], [1, 2, 6])  # by hand: slope 5/2, mean 3 at 2
     assert (fixed, per_sample) == (pytest.approx(-2), pytest.approx(2.5))
     assert error == pytest.approx(0.5)  # 3 where 2 was recorded; 0.5 of 1 and of 6 less
@@ -72,6 +75,19 @@ def test_live_bytes_of_the_last_step_equal_the_analysis(run: Run, mlp: Task) -> 
         notes=(),
     )
     assert whole(captured).loc["live_peak_bytes", "values"][0] == made.view("memory").live.peak_bytes
+
+
+def test_a_line_through_two_batches_is_the_same_where_it_is_exact_and_tells_no_error(mlp: Task) -> None:
+    three = whole(capture(mlp, Request(passes=["operators"], preset="tiny")))
+    captured = capture(mlp, Request(passes=["operators"], preset="tiny", factors=(1, 2)))
+    two = whole(captured)
+    straight = [name for name in three.index if three.loc[name, "error"] == 0]
+    assert {"flops_all", "bytes_read", "bytes_written"} <= set(straight)
+    for part in ("fixed", "per_sample"):
+        assert two.loc[straight, part].tolist() == pytest.approx(three.loc[straight, part].tolist(), rel=1e-12)
+    assert two["error"].isna().all()
+    assert [len(samples) for samples in two["samples"]] == [2] * len(two)
+    assert any("error of the lines over the batch is not known" in note.text for note in captured.notes)
 
 
 def test_it_can_be_left_out(mlp: Task) -> None:
