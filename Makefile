@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PARALLEL := --numprocesses 2 --dist loadgroup
 LINKS := wcbench/profilers wcbench/analysis wcbench/reports
 
-.PHONY: install run test test-all check docs links clean
+.PHONY: install run test test-all check docs samples links clean
 
 install: $(VENV)/.installed links
 
@@ -38,9 +38,15 @@ check: install
 	$(BIN)/python .ci/types.py
 	$(BIN)/lint-imports
 
-# The generated pages of docs/; the tests compare them with the code.
+# The generated pages of docs/, which the tests compare with the code, and the site in docs/_build/html: warnings are
+# errors, and nothing is fetched.
 docs: install
 	$(BIN)/python docs/build.py
+	$(BIN)/sphinx-build -q -W --keep-going -n docs docs/_build/html
+
+# reports/samples: the report of the study of both suites, made anew where it was not made before.
+samples: install
+	$(BIN)/python reports/samples/build.py
 
 clean:
-	rm -rf $(VENV) $(LINKS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LINKS) build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

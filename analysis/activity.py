@@ -24,6 +24,7 @@ from wcbench.analysis.executions import (
     total,
 )
 from wcbench.analysis.intervals import Intervals, intersection, regions, union
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source, timed_pass
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ STREAM_COLUMNS = (*DEVICE_COLUMNS[:2], "stream", *DEVICE_COLUMNS[2:9], "no_times
 
 
 @dataclass(frozen=True)
-class Activity:
+class Activity(Shown):
     """Activity of devices over the whole record, steps or not.
 
     ``devices`` has a row for each device of each rank, ``streams`` one for each of their streams: ``calls`` (kernels,

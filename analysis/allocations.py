@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _BEFORE = -1
 
 
 @dataclass(frozen=True)
-class Allocations:
+class Allocations(Shown):
     """Bytes in use over time by category of tensor, of one rank.
 
     A moment is what holds after all events of one time; the first one is the profile's beginning. ``time_ns`` counts

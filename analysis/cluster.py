@@ -9,6 +9,7 @@ import pandas as pd
 
 from wcbench.analysis.gap import DIGITS, INITS, Gap, Labels, distinct, gap, kmeans, renumbered
 from wcbench.analysis.scales import Array
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.table import Space
 from wcbench.errors import UnknownNameError, UsageError
 
@@ -65,7 +66,7 @@ class Hierarchy:
 
 
 @dataclass(frozen=True)
-class Clusters:
+class Clusters(Shown):
     """Clusters by k-means in the full space, as many as the gap statistic finds, and whether that means anything.
 
     Attributes

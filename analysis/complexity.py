@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from wcbench.analysis.recorded import average_samples, mixture
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, imported, source
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _PASS = "operators"
 
 
 @dataclass(frozen=True)
-class Complexity:
+class Complexity(Shown):
     """Size and work of one step of ``samples`` samples (None where an imported file tells none), the last recorded.
 
     Where steps differ in kind, ``samples`` and all sums are of an average step: each kind weighs as much as its share

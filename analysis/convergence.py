@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Convergence:
+class Convergence(Shown):
     """Runs, groups of them, and quality over epochs or samples.
 
     ``runs`` has one mapping a run: the columns of table trainings, and ``qualities``, the values of the last evaluation

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from wcbench.analysis.counter_names import WORKED_OUT, Metric, Terms, names
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _NAMED_KEYS = ["kernel", "metric", "unit", "given", "known"]
 
 
 @dataclass(frozen=True)
-class Counters:
+class Counters(Shown):
     """Values by kernel and metric.
 
     ``rows`` has a row per kernel name, metric, unit and name that the file gave it (``given``), with the columns

@@ -23,6 +23,8 @@ from wcbench.analysis.programs import Answer, Floats, minimise, rows
 from wcbench.errors import UsageError, WcbenchError
 
 TOLERANCE = 1e-9
+_FEASIBLE = 1e-7
+"""To what part of its bound HiGHS holds a constraint."""
 DIGITS = 12
 CAP = 100
 
@@ -234,14 +236,21 @@ def chosen(values: Floats, near: Bools, candidates: Sequence[int], k: int, costs
     Parameters
     ----------
     values, near : distances, and who is within the radius, of the workloads to be covered (rows) to all (columns).
+    costs : in any unit; the solver is told them as parts of the largest, as with rows of 1e13 it finds no solution.
     """
     places = list(candidates)
     fixed: list[Any] = [(np.ones(len(places)), k, k)]
-    if costs is not None:
-        cheapest = smallest(near, places, costs[places], *fixed)
+    if costs is not None and (most := float(costs[places].max())) > 0:
+        cheapest = smallest(near, places, costs[places] / most, *fixed)
         if cheapest is None:
             raise WcbenchError(f"There is no cover of {k} members.")
-        fixed.append((costs[places], -np.inf, cheapest.objective * (1 + TOLERANCE)))
+        # Told in parts of what may be spent, and without those who cost more: of the largest cost it may be a part too
+        # small for the solver's tolerance.
+        limit = math.fsum(costs[places[i]] for i in cheapest.chosen)
+        places = [place for place in places if costs[place] <= limit * (1 + TOLERANCE)]
+        fixed = [(np.ones(len(places)), k, k)]
+        if limit > 0:
+            fixed.append((costs[places] / limit, -np.inf, 1 + _FEASIBLE))
     answer = _nearest_cover(values, near, places, fixed)
     if answer is None:
         raise WcbenchError(f"There is no cover of {k} members.")

@@ -11,16 +11,16 @@ import pandas as pd
 from scipy.spatial.distance import pdist, squareform
 
 from wcbench.analysis.dispersion import energy, feature_spread
-from wcbench.analysis.factors import FactorCoverage, Levels, class_diversity, factor_coverage
+from wcbench.analysis.factors import Levels, class_diversity, factor_coverage
 from wcbench.analysis.novelty import coverage, novelty
-from wcbench.analysis.overlap import HotspotOverlap, Shares, hotspot_overlaps
+from wcbench.analysis.overlap import Shares, hotspot_overlaps
 from wcbench.analysis.pairing import Floats, Pair, Relabellings, kin, pair, relabellings
 from wcbench.analysis.panel import Diversity
 from wcbench.analysis.rarefaction import rarefy, shipped
 from wcbench.analysis.table import FeatureTable, Space
 from wcbench.analysis.vendi import Vendi, vendi
 from wcbench.analysis.verdict import Repeat, Setting, Source, Verdict, judge, repeat, setting
-from wcbench.errors import UnknownNameError, UsageError, WcbenchError
+from wcbench.errors import UnknownNameError, UsageError
 
 NO_VENDI = Vendi(pd.DataFrame(), pd.DataFrame(), (), None, "it is not rarefied in a space that depends on the labels")
 
@@ -229,86 +229,3 @@ def _varied(source: Source, both: Pair, variant: Variant) -> tuple[Source, Pair]
 
 def _lacking(table: FeatureTable, both: Pair) -> set[str]:
     return set(both.names) - set(map(str, table.values.index))
-
-
-Facet = str | Collection[str] | FactorCoverage | tuple[HotspotOverlap, ...]
-"""Of a facet: why it cannot be compared, or its features or blocks, or a result that is no panel."""
-
-
-@dataclass(frozen=True)
-class Facets:
-    """The same panel for each facet; a facet that was not measured is named, and nothing stands in for it."""
-
-    panels: Mapping[str, Diversity]
-    others: Mapping[str, FactorCoverage | tuple[HotspotOverlap, ...]]
-    gaps: Mapping[str, str]
-
-    @property
-    def sentence(self) -> str:
-        total = len(self.panels) + len(self.others) + len(self.gaps)
-        why = "; ".join(f"{name}: {reason}" for name, reason in self.gaps.items())
-        return f"Facets compared: {total - len(self.gaps)} of {total}" + (f" (missing: {why})." if why else ".")
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row a facet: facet, compared, and the verdict's figures or the reason of the gap."""
-        rows = [{"facet": name, "compared": True, **panel.verdict.row()} for name, panel in self.panels.items()]
-        rows += [{"facet": name, "compared": True, "reason": "no distances: see its own table"} for name in self.others]
-        rows += [{"facet": name, "compared": False, "reason": reason} for name, reason in self.gaps.items()]
-        return pd.DataFrame(rows)
-
-    def __repr__(self) -> str:
-        lines = [f"  {name}: {panel.verdict.sentences[0]}" for name, panel in self.panels.items()]
-        return "\n".join([self.sentence, *lines, *(f"  {name}: {other!r}" for name, other in self.others.items())])
-
-
-def facets(
-    source: Source,
-    a: str | Collection[str],
-    b: str | Collection[str],
-    parts: Mapping[str, Facet],
-    *,
-    labels: tuple[str, str] | None = None,
-    radius: Callable[[Space], float] | None = None,
-    extras: Extras | None = None,
-    options: Options | None = None,
-) -> Facets:
-    """The panel for each facet in the space of its own features.
-
-    ``parts`` maps each facet to its features or blocks, to a ready result (hotspots, factors), or to the reason why it
-    is missing. A radius is a function of the space: one measured with all features is no distance of a facet's.
-    """
-    panels: dict[str, Diversity] = {}
-    others: dict[str, FactorCoverage | tuple[HotspotOverlap, ...]] = {}
-    gaps: dict[str, str] = {}
-    chosen = replace(options or Options(), robust=False)
-    known = replace(extras or Extras(), classes=None, levels=None, hotspots=None)
-    for name, part in parts.items():
-        if isinstance(part, str):
-            gaps[name] = part
-        elif isinstance(part, FactorCoverage) or (part and isinstance(next(iter(part)), HotspotOverlap)):
-            _sort_result(name, part, others, gaps)  # type: ignore[arg-type]
-        else:
-            try:
-                only = replace(source, keep=frozenset(part))  # type: ignore[arg-type]
-                panels[name] = diversity(only, a, b, labels=labels, radius=radius, extras=known, options=chosen)
-            except WcbenchError as error:
-                gaps[name] = str(error).replace("\n", " ")
-    return Facets(panels, others, gaps)
-
-
-def _sort_result(
-    name: str,
-    part: FactorCoverage | tuple[HotspotOverlap, ...],
-    others: dict[str, FactorCoverage | tuple[HotspotOverlap, ...]],
-    gaps: dict[str, str],
-) -> None:
-    """A result with no figure in it is a gap."""
-    if isinstance(part, FactorCoverage):
-        if len(part.rows):
-            others[name] = part
-        else:
-            gaps[name] = "no workload has a factor"
-    elif all(one.jaccard is None for one in part):
-        gaps[name] = "; ".join(dict.fromkeys(one.reason for one in part))
-    else:
-        others[name] = part

@@ -41,12 +41,14 @@ def export(
     table: str | None = None,
     form: str = "csv",
     redacted: bool = True,
+    anonymize: bool = False,
     force: bool = False,
 ) -> Exported:
     """Write one file.
 
-    CSV: integers exact, a null is an empty cell and an empty text ``""``, lists are JSON. Parquet: as in the record,
-    with unit and meaning in each column's metadata. PyProf: see `wcbench.analysis.pyprof`.
+    CSV: integers exact, a null is an empty cell and an empty text ``""``, lists are JSON. Names stand as they are, also
+    one that a spreadsheet takes for a formula: import such a column as text. Parquet: as in the record, with unit and
+    meaning in each column's metadata. PyProf: see `wcbench.analysis.pyprof`.
 
     Raises
     ------
@@ -55,14 +57,14 @@ def export(
     """
     name = _check(profile, table, form)
     target = _target(profile, out, f"{name}.{_SUFFIXES[form]}", force=force)
-    clean = _cleaner(profile) if redacted else str
+    clean = _cleaner(profile, redacted=redacted, anonymize=anonymize)
     note = None
     if form == "pyprof":
         found = pyprof(profile)
         note = found.note
         write_whole(target, lambda file: _write_quoted(file, found, clean))
     else:
-        rows = _redacted(profile.arrow(name), clean) if redacted else profile.arrow(name)
+        rows = _redacted(profile.arrow(name), clean) if redacted or anonymize else profile.arrow(name)
         write_whole(target, lambda file: _WRITERS[form](file, rows))
     return Exported(target, note)
 
@@ -138,9 +140,12 @@ def _write_parquet(file: Path, table: pa.Table) -> None:
 _WRITERS: Mapping[str, Callable[[Path, Any], None]] = {"csv": _write_csv, "parquet": _write_parquet}
 
 
-def _cleaner(profile: Profile) -> Redact:
+def _cleaner(profile: Profile, *, redacted: bool, anonymize: bool) -> Redact:
+    from wcbench.analysis.anonymity import stand_ins
+
     identity = profile.manifest.machine.get("identity") or {}
-    return lambda text: redact(text, identity)
+    names = stand_ins(profile) if anonymize else {}
+    return lambda text: names[text] if text in names else redact(text, identity) if redacted else text
 
 
 def _redacted(table: pa.Table, clean: Redact) -> pa.Table:

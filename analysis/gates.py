@@ -16,6 +16,7 @@ import pandas as pd
 from wcbench.analysis.activity import Activity, activity
 from wcbench.analysis.executions import ABSENT, OUTSIDE, Executions, codes, executions, is_text, sums, whole
 from wcbench.analysis.selection import unmarked
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import timed_pass
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Gate:
 
 
 @dataclass(frozen=True)
-class Gates:
+class Gates(Shown):
     """All gates of a record, in a fixed order."""
 
     rows: tuple[Gate, ...]

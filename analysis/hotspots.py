@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from wcbench import kernels
 from wcbench.analysis.executions import COMMUNICATION, Int, sums
 from wcbench.analysis.selection import ALL, MEASURED, Selection, select
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, imported, source, timed_pass
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Hotspots:
+class Hotspots(Shown):
     """Time by name, longest first.
 
     ``rows`` has the columns name, category (full view), paper, time_ns, time_share, calls; shares are of ``total_ns``.
@@ -80,7 +81,7 @@ class Hotspots:
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categories(Shown):
     """Shares of the same time by category.
 
     ``paper`` holds AIBench Training's eight, `none of the eight` and `unknown`; ``full`` the refined view. Each sums

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 from wcbench.analysis.stack import INFINITE, stack_distances
 from wcbench.errors import RecordError
@@ -29,7 +30,7 @@ TOP = 0.01
 
 
 @dataclass(frozen=True)
-class Lookups:
+class Lookups(Shown):
     """The last drawn step's look-ups, all sparse tables together, by law.
 
     ``rows`` has the columns law, exponent, tables, steps, lookups, distinct (rows among the look-ups), lookup_bytes,

@@ -20,6 +20,7 @@ from wcbench.analysis.locality import Accesses, Lifetimes, Locality, locality, r
 from wcbench.analysis.parallel import Parallelism, parallelism
 from wcbench.analysis.recorded import calls_of, main_step, recorded_steps, rows_of
 from wcbench.analysis.segments import NEVER
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source
 from wcbench.analysis.tiling import tiling_excess
 from wcbench.dtypes import ITEMSIZE
@@ -37,7 +38,7 @@ _UNPLACED = ("gather", "scatter")
 
 
 @dataclass(frozen=True)
-class MemoryAccess:
+class MemoryAccess(Shown):
     """Live bytes and reuse of the last recorded step of a kind.
 
     ``logical`` takes each tensor's bytes as new ones, ``allocator`` lets a tensor have the addresses of dead ones.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from wcbench.analysis.recorded import mixture
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ OUTSIDE = "(outside modules)"
 
 
 @dataclass(frozen=True)
-class Modules:
+class Modules(Shown):
     """A row for every module in which an operator ran, what runs below it included, parents before children.
 
     ``rows`` has the columns module, depth, calls, flops_matrix, flops_all, bytes_read, bytes_written, params and

@@ -10,6 +10,7 @@ import pandas as pd
 
 from wcbench import kernels
 from wcbench.analysis.executions import Bool, Int, codes, is_text, sums, whole
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _PASS = "timeline"
 
 
 @dataclass(frozen=True)
-class Ops:
+class Ops(Shown):
     """Host operators of the whole record, in steps or not, most self time first.
 
     ``rows`` has the columns name, category, calls, total_ns, self_ns, self_share (of all self time) and device_ns. A

@@ -17,6 +17,7 @@ from wcbench.analysis.novelty import Coverage, Direction, Novelty
 from wcbench.analysis.overlap import HotspotOverlap
 from wcbench.analysis.pairing import Pair, tidy
 from wcbench.analysis.rarefaction import Rarefied
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.vendi import Vendi
 from wcbench.analysis.verdict import Repeat, Verdict
 
@@ -25,7 +26,7 @@ OTHER_SIZE = "size-dependent: falls with the number of tasks of the other suite"
 
 
 @dataclass(frozen=True)
-class Diversity:
+class Diversity(Shown):
     """The panel for two suites.
 
     Attributes
@@ -94,8 +95,13 @@ class Diversity:
         told = [one for one in self.repeats if one.verdict is not None and not one.reason]
         if not self.repeats or self.verdict.reason:
             return []
+        if not told:
+            return [f"None of the {len(self.repeats)} repeats could be made: {self.repeats[0].reason}."]
         if not self.changes:
-            return [f"The verdict is the same in all {len(told)} repeats that could be made, of {len(self.repeats)}."]
+            lost = [f"{one.name}: {one.reason or (one.verdict and one.verdict.reason)}" for one in self.repeats
+                    if one not in told]  # fmt: skip
+            rest = f" No test is possible in the others ({'; '.join(lost)})." if lost else ""
+            return [f"The verdict is the same in {len(told)} of {len(self.repeats)} repeats.{rest}"]
         named = "; ".join(f"{one.name}: {_favoured(one)}" for one in self.changes)
         return [f"The verdict changes in {len(self.changes)} of {len(told)} repeats ({named})."]
 

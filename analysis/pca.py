@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from wcbench.analysis.scales import Array
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.table import Space
 from wcbench.errors import UsageError
 
@@ -29,7 +30,7 @@ TIED = 1e-6  # relative difference below which two eigenvalues are one, and thei
 
 
 @dataclass(frozen=True)
-class Components:
+class Components(Shown):
     """Principal components, largest first.
 
     Attributes

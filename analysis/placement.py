@@ -12,6 +12,7 @@ import pandas as pd
 from wcbench.analysis.differences import apart, beyond
 from wcbench.analysis.recipe import Coordinate
 from wcbench.analysis.reference import Reference
+from wcbench.analysis.shown import Shown
 from wcbench.errors import UnknownNameError
 
 SCHEMA = "wcbench.place/1"
@@ -21,7 +22,7 @@ LEAST = 0.005  # share of a squared distance that is worth a line
 
 
 @dataclass(frozen=True, eq=False)
-class Placement:
+class Placement(Shown):
     """Where a workload lies in a reference space.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from wcbench.analysis.hotspots import HOST_TIME, hotspots
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ _KEYS = ["primitive", "implementation", "direction", "shape", "memory"]
 
 
 @dataclass(frozen=True)
-class Primitives:
+class Primitives(Shown):
     """Time by primitive, implementation and shape, per step, longest first.
 
     ``operator_share`` sets ``total_ns`` against the operators' self time in the timeline (another pass, so it can

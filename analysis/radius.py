@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from wcbench.analysis.shown import Shown
 from wcbench.errors import UsageError
 
 QUANTILE = 0.95
@@ -14,7 +15,7 @@ _COLUMNS = ("workload", "change", "distance")
 
 
 @dataclass(frozen=True, eq=False)
-class RStar:
+class RStar(Shown):
     """The radius below which two workloads cannot be told apart.
 
     r* is the 95 % quantile (linear between order statistics) of the distances between a workload and itself with half

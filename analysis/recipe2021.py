@@ -180,13 +180,12 @@ def _scores(table: FeatureTable) -> tuple[tuple[str, ...], tuple[str, ...], Arra
     """Workloads, metrics, their z-scores (SD with ddof 0, as sklearn's), and what was left out."""
     plain = tuple(replace(feature, transform="none", floor=None) for feature in table.features)
     found = raw.raw(replace(table, features=plain))
+    found = found.without(raw.unmeasured(found))
     present = [f.name for f in found.features if f.name in METRICS]
     if len(present) >= 2:
         found = found.without({f.name: "not of the paper's counters" for f in found.features if f.name not in METRICS})
-        found = found.without(raw.unmeasured(found))
         found = found.without(raw.null_workloads(found))
     else:
-        found = found.without(raw.unmeasured(found))
         found = found.without(raw.null_features(found))
     flat = [f.name for f, column in zip(found.features, found.values.T, strict=True) if scales.flat(column, "none")]
     found = found.without(dict.fromkeys(flat, "constant: no z-score"))

@@ -21,6 +21,7 @@ import pandas as pd
 from wcbench.analysis.features import COLUMNS, table_of
 from wcbench.analysis.recipe import Placed, Recipe
 from wcbench.analysis.scales import Array
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.table import FeatureTable
 from wcbench.analysis.transform import apply, to_space
 from wcbench.errors import UnknownNameError, UsageError
@@ -36,7 +37,7 @@ _TEXTS = ("reason", "remark")
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
+class Reference(Shown):
     """A space that is fitted and frozen.
 
     Attributes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from wcbench.analysis.recorded import average_samples, recorded_steps
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ WHOLE_STEP = "all"
 
 
 @dataclass(frozen=True)
-class Scaling:
+class Scaling(Shown):
     """Quantities of a step as straight lines in the number of samples (table `scaling`).
 
     ``rows`` has the columns kind, phase, quantity, unit, length, recorded, fixed, per_sample, error, samples, values.

@@ -18,6 +18,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from wcbench.analysis.cover import Bools, Distances, Set, distances, nearest, radius_of, smallest
 from wcbench.analysis.programs import Floats
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.table import Space
 from wcbench.errors import UsageError
 
@@ -28,7 +29,7 @@ LOW, HIGH = 0.1, 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Stability:
+class Stability(Shown):
     """What many re-solved covers have in common.
 
     Attributes
@@ -41,6 +42,7 @@ class Stability:
         drawn. ``jaccard_between`` is the mean over all pairs of draws, of each only workloads that both drew.
     consensus : workloads x workloads, share of the draws with both in which they had the same nearest member; NaN where
         no draw had both.
+    each : a row a draw: draw, drawn (workloads), size (of its cover), jaccard (with the full subset, as above).
     pac : share of the pairs whose consensus lies in (0.1, 0.9): 0 is stable. NaN for fewer than 2 workloads.
     """
 
@@ -54,6 +56,7 @@ class Stability:
     jaccard_between: float
     consensus: pd.DataFrame
     pac: float
+    each: pd.DataFrame
 
     def to_frame(self) -> pd.DataFrame:
         return self.table.copy()
@@ -165,6 +168,8 @@ def _summary(of: str, names: tuple[str, ...], full: Set, found: list[_Draw], *, 
     table = pd.DataFrame({"workload": names, "drawn": counts, "chosen": chosen.sum(axis=0)})
     table["frequency"] = _divided(chosen.sum(axis=0), counts)
     table["member"] = member
+    alike = [_jaccard(chosen[i], member & drawn[i]) for i in range(len(found))]
+    each = {"draw": np.arange(len(found)), "drawn": drawn.sum(axis=1), "size": chosen.sum(axis=1), "jaccard": alike}
     sizes, times = np.unique(chosen.sum(axis=1), return_counts=True)
     consensus = _consensus(found, n)
     pairs = consensus[np.triu_indices(n, 1)]
@@ -176,10 +181,11 @@ def _summary(of: str, names: tuple[str, ...], full: Set, found: list[_Draw], *, 
         seed=seed,
         table=table,
         sizes=dict(zip(sizes.tolist(), times.tolist(), strict=True)),
-        jaccard=_mean([_jaccard(chosen[i], member & drawn[i]) for i in range(len(found))]),
+        jaccard=_mean(alike),
         jaccard_between=_between(drawn, chosen),
         consensus=pd.DataFrame(consensus, index=list(names), columns=list(names)),
         pac=float(((known > LOW) & (known < HIGH)).mean()) if len(known) else math.nan,
+        each=pd.DataFrame(each),
     )
 
 
@@ -241,7 +247,12 @@ class Blocks:
 
 
 def without_blocks(
-    space: Space, radius: float, members: Sequence[str], *, radii: Mapping[str, float] | None = None
+    space: Space,
+    radius: float,
+    members: Sequence[str],
+    *,
+    radii: Mapping[str, float] | None = None,
+    candidates: Sequence[str] | None = None,
 ) -> Blocks:
     """Covers in the space without one block of features.
 
@@ -249,6 +260,7 @@ def without_blocks(
     ----------
     radii : r* without the block, by block, computed anew from the changes. Where there is none, r* is scaled by the
         root mean square distance left: r* sqrt(sum of squares without / with), and the table says so.
+    candidates : may be members, all by default.
     """
     points = space.points.to_numpy(np.float64)
     every = np.arange(len(points))
@@ -262,7 +274,8 @@ def without_blocks(
         scaled = radius * math.sqrt(_spread(points[:, kept]) / _spread(points)) if _spread(points) > 0 else radius
         at = scaled if known is None else known
         full = d.places(members)
-        draw = _solved(d.values, d.within(at), every, np.ones(len(points), bool), full)
+        allowed = np.isin(every, every if candidates is None else d.places(candidates))
+        draw = _solved(d.values, d.within(at), every, allowed, full)
         reached = radius_of(d.values, full)
         found.append(
             {

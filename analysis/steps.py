@@ -11,6 +11,7 @@ import pandas as pd
 
 from wcbench.analysis.executions import OUTSIDE, SYNCHRONIZATION, executions
 from wcbench.analysis.selection import unmarked
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ LEAST_OVERHEAD = 0.95
 
 
 @dataclass(frozen=True)
-class StepTimes:
+class StepTimes(Shown):
     """Times of the measured steps of one pass, in nanoseconds; warm-up and bare steps are not in them.
 
     Where steps differ in kind, ``samples`` is of an average step (None where an imported file tells none), and losses

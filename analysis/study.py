@@ -20,14 +20,18 @@ from wcbench.analysis.cluster import Clusters, cluster
 from wcbench.analysis.cover import Distances, cost_vector, distances
 from wcbench.analysis.largen import Coreset, coreset_cover
 from wcbench.analysis.pca import Components, pca
+from wcbench.analysis.population import Representation, represented
 from wcbench.analysis.recipe import Placed
 from wcbench.analysis.recipe2021 import Recipe2021, recipe2021
+from wcbench.analysis.shown import Drawn
 from wcbench.analysis.stability import Blocks, Stability, sub_samples, without_blocks
 from wcbench.analysis.study_answer import answer
-from wcbench.analysis.study_compare import Comparison, compare
+from wcbench.analysis.study_compare import compare
+from wcbench.analysis.study_comparison import Comparison
 from wcbench.analysis.study_files import SCHEMA, flat, plain, read, write
-from wcbench.analysis.study_inputs import Group, Inputs, Radius, Settings, radius_of, small_costs
-from wcbench.analysis.subset import Subset, choose_in
+from wcbench.analysis.study_inputs import Group, Inputs, Radius, Settings, radius_of
+from wcbench.analysis.study_tables import study_tables
+from wcbench.analysis.subset import Constraint, Subset, choose_in
 from wcbench.analysis.table import FeatureTable
 from wcbench.analysis.transform import rows, to_space
 from wcbench.analysis.validation import Validation, validate
@@ -58,11 +62,14 @@ class Parts:
     blocks: Blocks | None
     validation: Validation | None
     recipe2021: Recipe2021 | None
+    no_recipe: str
+    population: Representation | None
+    no_population: str
     comparisons: tuple[Comparison, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class Study(Drawn):
     """A finished study.
 
     Attributes
@@ -157,40 +164,63 @@ def _exact(inputs: Inputs, space: Placed, studied: Placed, chosen: Settings, tel
     components, _ = tried(lambda: pca(space, seed=chosen.seed))
     clusters, _ = tried(lambda: cluster(studied, most=chosen.clusters, draws=chosen.gap_draws, seed=chosen.seed))
     tell("the subset and its curve")
-    subset = subset_of(studied, radius.value, inputs.table, components)
+    conditions = inputs.known.constraints(chosen, studied.names)
+    subset = subset_of(studied, radius.value, inputs.table, components, conditions)
     tell("stability and validation")
-    stability = sub_samples(d, radius.value, subset.members, draws=chosen.draws) if len(d) > 2 else None
-    radii = inputs.changed.radii_without(space) if inputs.changed is not None and radius.how == "measured" else None
-    blocks = without_blocks(studied, radius.value, subset.members, radii=radii) if len(d) > 2 else None
-    validation = _validated(inputs, d, radius.value, subset)
-    tell("the recipe of 2021") if chosen.recipe == "aibench2021" else None
-    recipe = _recipe2021(inputs, studied) if chosen.recipe == "aibench2021" else None
+    may = None if not conditions else [name for name in d.names if name not in subset.refused]
+    stability = sub_samples(d, radius.value, subset.members, candidates=may, draws=chosen.draws) if len(d) > 2 else None
+    blocks = _blocks((inputs, space, studied), radius, subset, may) if len(d) > 2 else None
+    validation = _validated(inputs, d, radius.value, subset, may)
+    recipe, no_recipe = _recipe2021(inputs, studied, chosen, tell)
+    population, no_population = _population(inputs, space, radius)
     comparisons = compare(inputs, space, radius, subset=subset, settings=chosen, tell=tell)
     return Parts(inputs, space, radius, components, clusters, subset, None, stability, blocks, validation, recipe,
-                 comparisons)  # fmt: skip
+                 no_recipe, population, no_population, comparisons)  # fmt: skip
 
 
-def subset_of(studied: Placed, radius: float, table: FeatureTable, components: Components | None) -> Subset:
+def subset_of(
+    studied: Placed,
+    radius: float,
+    table: FeatureTable,
+    components: Components | None,
+    conditions: tuple[Constraint, ...] = (),
+) -> Subset:
     """The smallest subset of the workloads of a (part of a) space; costs and components where they are known."""
     kept = None if components is None else max(2, components.kept_columns)
     pcs = None if components is None else components.scores.iloc[:, :kept]
-    small, most = small_costs(table)
-    found = choose_in(studied, radius, table=small, pcs=pcs)
-    whole, curve = found.table.copy(), found.curve.copy()
-    for frame in (whole, curve):
-        frame["cost"] = frame["cost"] * most
-    return replace(found, table=whole, curve=curve)
+    return choose_in(studied, radius, table=table, pcs=pcs, constraints=conditions)
 
 
-def _validated(inputs: Inputs, d: Distances, radius: float, subset: Subset) -> Validation | None:
+def _blocks(parts: tuple[Inputs, Placed, Placed], radius: Radius, subset: Subset, may: list[str] | None) -> Blocks:
+    inputs, space, studied = parts
+    radii = inputs.changed.radii_without(space) if inputs.changed is not None and radius.how == "measured" else None
+    return without_blocks(studied, radius.value, subset.members, radii=radii, candidates=may)
+
+
+def _validated(inputs: Inputs, d: Distances, radius: float, subset: Subset, may: list[str] | None) -> Validation | None:
     if not inputs.metrics or len(d) < 3:
         return None
-    costs, _ = cost_vector(d, small_costs(inputs.table)[0].costs)
-    return validate(d, radius, subset.members, inputs.metrics, costs=costs)
+    costs, _ = cost_vector(d, inputs.table.costs)
+    return validate(d, radius, subset.members, inputs.metrics, costs=costs, candidates=may)
 
 
-def _recipe2021(inputs: Inputs, studied: Placed) -> Recipe2021:
-    return recipe2021(rows(inputs.facet_table or inputs.table, studied.names), space=studied)
+def _recipe2021(inputs: Inputs, studied: Placed, chosen: Settings, tell: Told) -> tuple[Recipe2021 | None, str]:
+    """The paper's own way, or why there is none: it costs no study that it cannot be gone here."""
+    if chosen.recipe != "aibench2021":
+        return None, "ask for it with --recipe aibench2021"
+    tell("the recipe of 2021")
+    return tried(lambda: recipe2021(rows(inputs.facet_table or inputs.table, studied.names), space=studied))
+
+
+def _population(inputs: Inputs, space: Placed, radius: Radius) -> tuple[Representation | None, str]:
+    """How much of a population lies within r* of each suite."""
+    if inputs.population is None:
+        return None, "no population was given (--population FILE)"
+    if radius.how == "shown":
+        return None, f"there is no radius to measure it with: {radius.reason}"
+    population, groups = inputs.population, [inputs.studied, *([inputs.against] if inputs.against else [])]
+    suites = {group.title: group.workloads for group in groups}
+    return tried(lambda: represented(population, space, radius.value, suites))
 
 
 def tried(make: Callable[[], T]) -> tuple[T | None, str]:
@@ -212,7 +242,8 @@ def _large(inputs: Inputs, space: Placed, studied: Placed, chosen: Settings, tel
     components, _ = tried(lambda: pca(space, seed=chosen.seed))
     tell("the cover")
     found = coreset_cover(points, studied.names, radius.value)
-    return Parts(inputs, space, radius, components, None, None, found, None, None, None, None, ())
+    left = f"not worked out beyond {EXACT} workloads"
+    return Parts(inputs, space, radius, components, None, None, found, None, None, None, None, left, None, left, ())
 
 
 # --- the document -----------------------------------------------------------------------------------------------------
@@ -238,11 +269,13 @@ def _document(parts: Parts, chosen: Settings) -> Study:
         **_subset_sections(parts),
         "stability": sections.stability_section(parts.stability, parts.blocks, few),
         "validation": sections.validation_section(parts.validation, "" if parts.validation else _no_metric(inputs)),
-        "recipe2021": sections.recipe2021_section(parts.recipe2021, "ask for it with --recipe aibench2021"),
+        "recipe2021": sections.recipe2021_section(parts.recipe2021, parts.no_recipe),
+        "roofline": sections.roofline_section(inputs),
+        "population": {"reason": parts.no_population} if parts.population is None else parts.population.to_dict(),
         "comparisons": [one.to_dict() for one in parts.comparisons],
         "provenance": dict(inputs.provenance),
     }
-    tables = {name: flat(frame) for name, frame in _tables(parts).items() if frame is not None and frame.shape[1]}
+    tables = {name: flat(frame) for name, frame in study_tables(parts).items()}
     document["tables"] = sorted(tables)
     document = plain(document)
     document["answer"] = answer(document)
@@ -281,49 +314,3 @@ def _subset_sections(parts: Parts) -> dict[str, Any]:
         "alternatives": {"reason": f"beyond {EXACT} workloads covers are not listed"},
         "cost": {"saved": None, "reason": f"not worked out beyond {EXACT} workloads", "of": "", "unit": ""},
     }
-
-
-def _tables(parts: Parts) -> dict[str, pd.DataFrame | None]:
-    inputs, subset = parts.inputs, parts.subset
-    found: dict[str, pd.DataFrame | None] = {
-        "features": inputs.table.values.sort_index(),
-        "points": parts.space.points,
-        "coordinates": parts.space.recipe.to_frame(),
-        "curve": None if subset is None else subset.curve,
-        "subset": _workloads(parts),
-        "distances": None if subset is None else _matrix(parts.space),
-        "certificate": None if subset is None else subset.certificate.to_frame(),
-        "map": None if parts.components is None else parts.components.scores,
-        "loadings": None if parts.components is None else parts.components.loadings.rename_axis("feature"),
-        "components": None if parts.components is None else parts.components.to_frame(),
-        "consensus": None if parts.stability is None else parts.stability.consensus,
-        "blocks": None if parts.blocks is None else parts.blocks.to_frame(),
-        "merges": None if parts.clusters is None else parts.clusters.hierarchy.to_frame(),
-        "validation": None if parts.validation is None else parts.validation.table,
-        "residuals": None if parts.validation is None else parts.validation.residuals,
-        "recipe2021": None if parts.recipe2021 is None else parts.recipe2021.to_frame(),
-    }
-    if inputs.changed is not None:
-        found["changes"] = inputs.changed.states
-        found["moves"] = None if parts.radius.star is None else parts.radius.star.table
-        found["moves_by_feature"] = inputs.changed.by_feature(parts.space)
-    for i, one in enumerate(parts.comparisons):
-        found |= {f"comparison{i}_{name}": frame for name, frame in one.tables().items()}
-    return found
-
-
-def _matrix(space: Placed) -> pd.DataFrame:
-    return pd.DataFrame(np.round(space.distances(), 12), index=pd.Index(space.names), columns=pd.Index(space.names))
-
-
-def _workloads(parts: Parts) -> pd.DataFrame:
-    """Who covers whom, with cluster and frequency."""
-    if parts.coreset is not None:
-        return parts.coreset.to_frame()
-    assert parts.subset is not None
-    frame = parts.subset.to_frame()
-    if parts.clusters is not None:
-        frame = frame.merge(parts.clusters.to_frame(), on="workload", how="left")
-    if parts.stability is not None:
-        frame = frame.merge(parts.stability.table[["workload", "frequency"]], on="workload", how="left")
-    return frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Document = Mapping[str, Any]
@@ -18,7 +18,6 @@ def answer(document: Document) -> list[str]:
 def _subset(document: Document) -> str:
     found, radius = document["subset"], document["radius"]
     who = document["studied"]["title"]
-    names = ", ".join(found["members"])
     if "upper" in found:
         return (
             f"A smallest subset of the {found['of']} workloads of {who} at r = {found['radius']:.3g} has "
@@ -27,40 +26,84 @@ def _subset(document: Document) -> str:
     if radius["how"] == "shown":
         return (
             f"How many of the {found['of']} workloads of {who} are needed cannot be told, since {radius['reason']}; at "
-            f"the median distance to the nearest neighbour, {found['radius']:.3g}, {found['size']} would do: {names}."
+            f"the median distance to the nearest neighbour, {found['radius']:.3g}, {found['size']} would do: "
+            f"{_members(found)}."
         )
     what = (
         f"r* = {found['radius']:.3g}" if radius["how"] == "measured" else f"the given radius of {found['radius']:.3g}"
     )
     if found["size"] == found["of"]:
         return f"All {found['of']} workloads of {who} are needed: no two lie within {what} of each other."
-    others = len(found["optima"])
-    alone = "no other set of that size does" if others == 1 and found["optima_complete"] else (
-        f"{'' if found['optima_complete'] else 'at least '}{others} sets of that size do, and this is the cheapest"
-    )  # fmt: skip
-    limit = f"; {len(found['uncovered'])} have nobody within it" if found["uncovered"] else ""
+    if found["uncovered"]:
+        return _partly(found, who, what)
     return (
         f"{found['size']} of the {found['of']} workloads of {who} are needed, and no fewer, to have one within {what} "
-        f"of each: {names} (proof by {found['certificate']['proof']}; {alone}{limit})."
+        f"of each: {_members(found)} ({_conditions(found)}proof by {found['certificate']['proof']}; "
+        f"{_others(found)})."
     )
+
+
+def _partly(found: Document, who: str, what: str) -> str:
+    """A subset under conditions that leave some without a member."""
+    lost = len(found["uncovered"])
+    return (
+        f"{lost} of the {found['of']} workloads of {who} have no permitted member within {what} (members must have "
+        f"{' and '.join(found['constraints'])}); the other {found['of'] - lost} need {found['size']}, and no fewer: "
+        f"{', '.join(found['members'])} (proof by {found['certificate']['proof']}; {_others(found)})."
+    )
+
+
+def _members(found: Document) -> str:
+    """Their names; where they are most of all, those of the others and who stands for each."""
+    members = found["members"]
+    stands = {name: member for member, names in found["covers"].items() for name in names if name != member}
+    left = found["of"] - found["size"]
+    if found["size"] <= left or len(stands) != left:
+        return ", ".join(members)
+    return "all but " + ", ".join(f"{name} ({member} stands for it)" for name, member in sorted(stands.items()))
+
+
+def _conditions(found: Document) -> str:
+    """What members must be."""
+    return f"members must have {' and '.join(found['constraints'])}; " if found["constraints"] else ""
+
+
+def _others(found: Document) -> str:
+    others = len(found["optima"])
+    if others == 1 and found["optima_complete"]:
+        return "no other set of that size does"
+    return f"{'' if found['optima_complete'] else 'at least '}{others} sets of that size do, and this is the cheapest"
 
 
 def _cost(document: Document) -> str:
-    cost, stable = document["cost"], document["stability"]
-    if cost["saved"] is None:
-        first = f"What they save is not known ({cost['reason']})"
-    elif document["subset"]["size"] == document["subset"]["of"]:
-        first = "So nothing is saved"
-    else:
-        measured = "" if cost["measured"] else ", which is counted or modelled and not measured"
-        first = f"They save {cost['saved']:.0%} of the {cost['of'] or 'cost given'}{measured}"
+    first, stable = _saved(document), document["stability"]
     if stable["reason"]:
         return f"{first}."
-    sizes = ", ".join(f"{k}: {n}" for k, n in stable["sizes"].items())
+    sizes = ", ".join(f"{k} members in {n}" for k, n in stable["sizes"].items())
     return (
-        f"{first}; over {stable['draws']} draws of 80 % of the workloads the subset shares {stable['jaccard']:.0%} "
-        f"with theirs (mean Jaccard; sizes {sizes})."
+        f"{first}; in {stable['draws']} draws of 80 % of the workloads, chosen anew, the subset shares "
+        f"{stable['jaccard']:.0%} with theirs (mean Jaccard; {sizes})."
     )
+
+
+def _saved(document: Document) -> str:
+    cost, found = document["cost"], document["subset"]
+    if cost["saved"] is None:
+        return f"What they save is not known ({cost['reason']})"
+    if found["size"] == found["of"]:
+        return "So nothing is saved"
+    if found["uncovered"]:
+        return "What they save says nothing, as they do not stand for all"
+    if cost["measured"] or not cost["of"]:
+        return f"They save {cost['saved']:.0%} of the {cost['of'] or 'cost given'}"
+    amount, _, how = cost["of"].partition(", ")
+    if amount.endswith("of a step"):
+        amount = amount.removesuffix(" of a step")
+        return (
+            f"One step of each takes {cost['saved']:.0%} fewer {amount} than one step of all ({how}, not measured; "
+            "what whole trainings would save is not known)"
+        )
+    return f"They save {cost['saved']:.0%} of the {amount} ({how}, not measured)"
 
 
 def _shape(document: Document) -> str:
@@ -72,16 +115,23 @@ def _shape(document: Document) -> str:
     return f"There are {clusters['verdict']}{axes}."
 
 
+# --- suites -----------------------------------------------------------------------------------------------------------
+
+
 def _suites(document: Document) -> str:
     found = document["comparisons"][0]
     if found["reason"]:
         return f"The suites cannot be compared: {found['reason']}"
+    return f"{_per_task(found)}; {_as_shipped(found)}; {_facets(found)}."
+
+
+def _facets(found: Document) -> str:
     facets = found["facets"]
-    said = f"facets compared: {facets['compared']} of {facets['of']}" if facets else "facets were not compared"
-    gaps = f", missing {' and '.join(facets['gaps'])}" if facets and facets["gaps"] else ""
-    by = facets["hotspots_by"] if facets else []
-    only = f" (hotspots only as {by[0]})" if by == ["roofline-predicted"] else ""
-    return f"{_per_task(found)}; {_as_shipped(found)}; {said}{only}{gaps}."
+    if not facets:
+        return "facets were not compared"
+    only = "".join(f", {name} only {how}" for name, how in facets["modelled"].items())
+    gaps = f", missing {' and '.join(facets['gaps'])}" if facets["gaps"] else ""
+    return f"facets compared: {facets['compared']} of {facets['of']}{only}{gaps}"
 
 
 def _per_task(found: Document) -> str:
@@ -91,9 +141,20 @@ def _per_task(found: Document) -> str:
         return f"Per task, {a} and {b} cannot be compared ({row['reason']})"
     head = f"{found['favours']} spreads wider" if found["favours"] else f"{a} and {b} are not told apart"
     low = "" if row["low"] is None else f", jackknife {row['low']:.2f} to {row['high']:.2f}"
-    changes = len(found["changed_by"])
-    of = f" (another verdict in {changes} of {len(found['repeats'])} repeats)" if found["repeats"] else ""
-    return f"Per task, {head}: dispersion ratio {row['dispersion_ratio']:.2f}{low}, p = {row['p']:.2g}{of}"
+    return f"Per task, {head}: dispersion ratio {row['dispersion_ratio']:.2f}{low}, p = {row['p']:.2g}{_held(found)}"
+
+
+def _held(found: Document) -> str:
+    """Whether the verdict holds under its repeats, as far as they could be made."""
+    made = [row for row in found["repeats"] if not row["reason"]]
+    if not made:
+        return ""
+    changed = len(found["changed_by"])
+    if changed:
+        return f" (another verdict in {changed} of {len(made)} repeats)"
+    every = len(found["repeats"])
+    rest = f", of the other {every - len(made)} no test is possible" if every > len(made) else ""
+    return f" (the same in {'all ' if len(made) > 1 and not rest else ''}{len(made)} repeats{rest})"
 
 
 def _as_shipped(found: Document) -> str:
@@ -102,5 +163,13 @@ def _as_shipped(found: Document) -> str:
         return f"as shipped, new tasks are not counted ({one['reason']})"
     return (
         f"as shipped, {len(one['novel'])} of {one['size']} tasks of {one['of']} are new to {one['to']}, and "
-        f"{len(two['novel'])} of {two['size']} the other way"
+        f"{len(two['novel'])} of {two['size']} the other way{_by_chance((one, two))}"
     )
+
+
+def _by_chance(sides: Sequence[Document]) -> str:
+    """What exchanged labels give, without which a count says nothing."""
+    if any(side["expected"] is None for side in sides):
+        return ""
+    means = " and ".join(f"{side['expected']:.1f}" for side in sides)
+    return f" ({means} on average if labels are exchanged)"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from wcbench.analysis.constraints import Constraint, at_most, having
 from wcbench.analysis.features import table_of
 from wcbench.analysis.radius import QUANTILE, RStar, r_star
 from wcbench.analysis.recipe import Placed
@@ -18,6 +19,9 @@ from wcbench.analysis.table import FeatureTable
 from wcbench.analysis.transform import apply, rows
 from wcbench.analysis.validation import Metric
 from wcbench.errors import UsageError, WcbenchError
+
+if TYPE_CHECKING:
+    from wcbench.analysis.population import Population
 
 _SEPARATOR = " with "
 CARRIED = 8
@@ -43,6 +47,8 @@ class Settings:
     clusters, gap_draws : largest number of clusters looked at, and reference sets of the gap statistic.
     draws : of stability. ``permutations`` : of every permutation test. ``robust`` : repeat the comparison without each
         task and each block. ``seed`` : of everything drawn.
+    require_metric, max_variation : conditions on members, as AIBench's RPR subset has them: a target on a metric, and a
+        run-to-run variation (of epochs to the target, a fraction) of at most so much. Not known is not met.
     """
 
     radius: float | None = None
@@ -54,7 +60,31 @@ class Settings:
     draws: int = 200
     permutations: int = 999
     robust: bool = True
+    require_metric: bool = False
+    max_variation: float | None = None
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class Known:
+    """What conditions on members are about; None where it is not known.
+
+    ``metric`` : whether a workload has a target on a metric. ``variation`` : of its epochs from run to run, a fraction.
+    """
+
+    metric: Mapping[str, bool | None] = field(default_factory=dict)
+    variation: Mapping[str, float | None] = field(default_factory=dict)
+
+    def constraints(self, settings: Settings, names: Iterable[str]) -> tuple[Constraint, ...]:
+        """The conditions that the settings ask for, on these workloads."""
+        every = tuple(names)
+        found = []
+        if settings.require_metric:
+            found.append(having("a target on a metric", {name: self.metric.get(name) for name in every}))
+        if settings.max_variation is not None:
+            values = {name: self.variation.get(name) for name in every}
+            found.append(at_most("run-to-run variation of epochs to the target", values, settings.max_variation))
+        return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +92,13 @@ class Changed:
     """Rows of changed versions of the workloads: as `features.evaluate`, with column ``change``.
 
     ``states`` : workload, change, kind, state (made, skipped, failed), reason.
+    ``own`` : the table of the records that were changed. In a space of other versions of them (at another batch) a
+    change is measured from there, and not from what stands in the space. None: the space's own points.
     """
 
     rows: pd.DataFrame
     states: pd.DataFrame
+    own: FeatureTable | None = None
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
@@ -91,10 +124,20 @@ class Changed:
         if pairs:
             names = [w + _SEPARATOR + c for w, c in pairs]
             placed = apply(space.recipe, rows(self.table, names)).points
+            start = self._start(space, sorted({workload for workload, _ in pairs}))
             for i, (name, (workload, _)) in enumerate(zip(names, pairs, strict=True)):
-                if name in placed.index:
-                    found[i] = placed.loc[name].to_numpy(np.float64) - space.points.loc[workload].to_numpy(np.float64)
+                if name in placed.index and workload in start.index:
+                    found[i] = placed.loc[name].to_numpy(np.float64) - start.loc[workload].to_numpy(np.float64)
         return pd.DataFrame(found, index=index, columns=space.points.columns)
+
+    def _start(self, space: Placed, names: list[str]) -> pd.DataFrame:
+        """Where the workloads stand before they are changed."""
+        if self.own is None:
+            return space.points
+        wanted = [c.name for c in space.recipe.coordinates]
+        if not set(wanted) <= set(self.own.values.columns):
+            return space.points
+        return apply(space.recipe, rows(self.own, names)).points
 
     def radius(self, space: Placed) -> RStar:
         """r* in a space (`radius.r_star`); UsageError where no change can be placed."""
@@ -140,8 +183,13 @@ class Inputs:
     changed : versions of the same tasks; None where there are none, and ``no_changes`` says why.
     metrics : what the subset is validated by. ``hotspots`` : rows as `study_rows` makes them.
     identities : "proposed" or "verified" by workload. ``same`` : pairs of workloads that are one task.
-    rows : the table as rows with their conditions, where it is of records; a frozen space keeps them.
+    rows : the table as rows with their conditions, where it is of records; a frozen space keeps them. ``facet_rows`` :
+        those of the facets' features too.
+    costs, miss_ratios, roofline : tables of the parts, as `study_rows` makes them.
     classes : domain by workload. ``levels`` : factors of learning by workload.
+    also : further suites that both groups are compared with, and ``wide`` the table of all workloads then.
+    incomplete : of groups (by id) that are not all of their suite, what is missing, as a sentence.
+    known : what conditions on members are about. ``population`` : whose share within r* is asked for.
     notes : what the table was made with and a reader should know (transforms that were taken by default).
     provenance : records, versions, command.
     """
@@ -154,14 +202,42 @@ class Inputs:
     no_changes: str = ""
     metrics: tuple[Metric, ...] = ()
     hotspots: pd.DataFrame = field(default_factory=pd.DataFrame)
+    costs: pd.DataFrame = field(default_factory=pd.DataFrame)
+    miss_ratios: pd.DataFrame = field(default_factory=pd.DataFrame)
+    roofline: pd.DataFrame = field(default_factory=pd.DataFrame)
     identities: Mapping[str, str] = field(default_factory=dict)
     same: tuple[tuple[str, str], ...] = ()
     classes: Mapping[str, str] = field(default_factory=dict)
     levels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     others: Mapping[str, FeatureTable] = field(default_factory=dict)
+    also: tuple[Group, ...] = ()
+    wide: FeatureTable | None = None
+    incomplete: Mapping[str, str] = field(default_factory=dict)
+    known: Known = field(default_factory=Known)
+    population: Population | None = None
     rows: pd.DataFrame | None = None
+    facet_rows: pd.DataFrame | None = None
     notes: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def times_of(inputs: Inputs) -> dict[str, dict[str, dict[str, float]]] | None:
+    """Seconds by source, workload and function; None where no time is known."""
+    frame = inputs.hotspots
+    if frame.empty:
+        return None
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for source, workload, function, seconds in frame[["source", "workload", "function", "seconds"]].to_numpy().tolist():
+        found.setdefault(source, {}).setdefault(workload, {})[function] = seconds
+    return found
+
+
+def devices_of(inputs: Inputs) -> dict[str, str]:
+    """On what each source's times were measured or predicted."""
+    frame = inputs.hotspots
+    if frame.empty:
+        return {}
+    return {str(source): ", ".join(sorted(set(rows["device"]))) for source, rows in frame.groupby("source")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,18 +310,15 @@ def _most(star: RStar, carried: tuple[tuple[str, float], ...]) -> str:
     return f"most by {change}; {share:.0%} of all changes is in {feature}"
 
 
-def small_costs(table: FeatureTable) -> tuple[FeatureTable, float]:
-    """The table with its costs divided by the largest, and the largest (1 where there is none).
-
-    The solver is told costs from 0 to 1: with rows of 10^15 FLOPs HiGHS finds no solution at all.
-    """
-    most = max(table.costs.values(), default=0.0)
-    if not (np.isfinite(most) and most > 0):
-        return table, 1.0
-    return replace(table, costs={name: cost / most for name, cost in table.costs.items()}), most
-
-
 def narrowed(table: FeatureTable, names: tuple[str, ...]) -> FeatureTable:
     """The table of these columns alone, as far as it has them."""
     kept = tuple(f for f in table.features if f.name in set(names))
     return replace(table, values=table.values[[f.name for f in kept]], features=kept)
+
+
+def of_workloads(table: FeatureTable, names: Iterable[str]) -> FeatureTable:
+    """The table of these workloads alone, as far as it has them."""
+    kept = [name for name in table.values.index if name in set(names)]
+    return replace(table, values=table.values.loc[kept], reasons={
+        key: why for key, why in table.reasons.items() if key[0] in set(kept)
+    })  # fmt: skip

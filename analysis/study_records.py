@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,18 +13,17 @@ import pandas as pd
 from wcbench import record
 from wcbench.analysis.costs import EPOCH, STEP, TRAINING, Cost, one_kind
 from wcbench.analysis.features import chosen, refuse_mixtures, table_of
-from wcbench.analysis.study_inputs import Changed, Group, Inputs, narrowed
-from wcbench.analysis.study_rows import PREDICTED, Stored, costs_of, of
+from wcbench.analysis.population import Population
+from wcbench.analysis.study_inputs import Changed, Group, Inputs, narrowed, of_workloads
+from wcbench.analysis.study_parts import Stored, costs_of, of
+from wcbench.analysis.study_suites import catalogue_row, held_out, identities, incomplete, known_of, levels, one_task
 from wcbench.analysis.table import FeatureTable
-from wcbench.analysis.validation import Metric
 from wcbench.errors import RecordError, UsageError
 from wcbench.lookup import folder_name, list_runs
 from wcbench.record import Profile
-from wcbench.suites import Suite, load_suite
-from wcbench.tasks.catalog import TASKS, TaskRow
+from wcbench.suites import load_suite
 
 PRESET, FOOTPRINT = "paper", "equal footprint"
-LEAST = 3  # workloads with a value, for a metric to be worth a row
 
 
 @dataclass(frozen=True)
@@ -95,57 +93,74 @@ def inputs_of(
     *,
     mix: bool = False,
     no_changes: str = "",
+    also: Sequence[Group] = (),
+    population: Population | None = None,
     provenance: Mapping[str, Any] | None = None,
     left_out: Mapping[str, str] | None = None,
+    broken: Mapping[str, str] | None = None,
 ) -> Inputs:
     """Inputs of a study of records from their stored parts.
 
     Raises UsageError for a table that mixes presets, devices or precisions, unless ``mix``.
     """
     names = [full for definition in chosen(list(features)) for full in definition.names]
-    own = stored.values[stored.values["feature"].isin(names)]
+    ours = (*studied.workloads, *(against.workloads if against else ()))
     if not mix:
-        refuse_mixtures(own)
+        refuse_mixtures(stored.values[stored.values["feature"].isin(names)])
     tasks = {name: name.partition("@")[0] for name in sorted(set(stored.values["workload"]))}
-    rows = {name: _row(task) for name, task in tasks.items()}
+    every = {name: catalogue_row(task) for name, task in tasks.items()}
+    rows = {name: row for name, row in every.items() if row is not None}
     costs, left = _costs(stored.costs, studied)
-    whole = table_of(
+    wide = table_of(
         stored.values,
         mix=True,
         costs=costs,
-        suites={name: () if row is None else row.suites for name, row in rows.items()},
-        families={name: row.family for name, row in rows.items() if row is not None},
+        suites={name: () if row is None else row.suites for name, row in every.items()},
+        families={name: row.family for name, row in rows.items()},
     )
-    changed = _changed(stored)
-    suites = [
-        load_suite(id) for id in dict.fromkeys(id for row in rows.values() if row is not None for id in row.suites)
-    ]
+    whole = of_workloads(wide, ours)
+    changed = _changed(stored, wide)
+    suites = [load_suite(id) for id in dict.fromkeys(id for row in rows.values() for id in row.suites)]
+    mine = of(stored.values, ours)
     return Inputs(
         table=narrowed(whole, tuple(names)),
         facet_table=whole,
         studied=studied,
         against=against,
+        also=tuple(also),
+        wide=narrowed(wide, tuple(names)) if also else None,
         changed=changed,
         no_changes="" if changed is not None else no_changes or "no changed versions were made",
-        metrics=tuple(_metrics(stored, studied, suites, tasks)),
-        hotspots=stored.hotspots,
-        identities=_identities(suites, tasks),
-        same=_same(suites, tasks),
-        classes={name: row.domain for name, row in rows.items() if row is not None},
-        levels={name: _levels(row) for name, row in rows.items() if row is not None},
+        metrics=tuple(held_out(stored, studied, suites, tasks)),
+        hotspots=of(stored.hotspots, ours),
+        costs=of(stored.costs, ours),
+        miss_ratios=of(stored.miss_ratios, ours),
+        roofline=of(stored.roofline, ours),
+        identities=identities(suites, tasks),
+        same=one_task(suites, tasks),
+        classes={name: row.domain for name, row in rows.items()},
+        levels={name: levels(row) for name, row in rows.items()},
         others=_equal_footprint(stored, names, against),
-        rows=own.reset_index(drop=True),
-        notes=(*left, *(f"{name} is left out: {why}" for name, why in sorted((left_out or {}).items()))),
+        incomplete=incomplete([studied, *([against] if against else []), *also]),
+        known=known_of(tasks, stored.values),
+        population=population,
+        rows=mine[mine["feature"].isin(names)].reset_index(drop=True),
+        facet_rows=mine.reset_index(drop=True),
+        notes=(
+            *left,
+            *(f"{name} is left out: {why}" for name, why in sorted((left_out or {}).items())),
+            *(f"{name} lacks changes, as a process ended: {why}" for name, why in sorted((broken or {}).items())),
+        ),
         provenance=provenance or {},
     )
 
 
-def _changed(stored: Stored) -> Changed | None:
+def _changed(stored: Stored, own: FeatureTable) -> Changed | None:
     """The versions that r* is measured with: all but the one at equal footprint."""
     if stored.changed.empty:
         return None
     rows = stored.changed[stored.changed["change"] != FOOTPRINT]
-    return Changed(rows, stored.changes[stored.changes["kind"] != "footprint"]) if len(rows) else None
+    return Changed(rows, stored.changes[stored.changes["kind"] != "footprint"], own) if len(rows) else None
 
 
 def _equal_footprint(stored: Stored, names: Sequence[str], against: Group | None) -> dict[str, FeatureTable]:
@@ -157,11 +172,6 @@ def _equal_footprint(stored: Stored, names: Sequence[str], against: Group | None
         return {}
     n = rows["workload"].nunique()
     return {f"at equal memory footprint ({n} tasks)": table_of(rows.drop(columns="change"), mix=True)}
-
-
-def _row(task: str) -> TaskRow | None:
-    found = TASKS.row(task) if task in TASKS else None
-    return found if isinstance(found, TaskRow) else None
 
 
 def _costs(rows: pd.DataFrame, studied: Group) -> tuple[dict[str, Any], list[str]]:
@@ -186,83 +196,6 @@ def _lacks(costs: Mapping[str, Sequence[Cost]]) -> str:
         for cost in ways:
             counts[cost.source] = counts.get(cost.source, 0) + (cost.value is None)
     return ", ".join(f"{source} lacks {count} of {len(costs)}" for source, count in counts.items())
-
-
-def _metrics(stored: Stored, studied: Group, suites: Sequence[Suite], tasks: Mapping[str, str]) -> Iterable[Metric]:
-    """What took no part in the choice: published facts, measured step times; and modelled times, labelled circular."""
-    for suite in suites:
-        if suite.subset_of is None:
-            yield from _published(suite, studied, tasks)
-    costs = of(stored.costs, studied.workloads)
-    timed = costs[costs["source"].str.startswith("measured") & costs["value"].notna() & (costs["work"] == STEP)]
-    for where, group in timed.groupby("source", sort=True):
-        values = {str(name): float(x) for name, x in zip(group["workload"], group["value"], strict=True)}
-        if len(values) >= LEAST:
-            yield Metric("time of a step", values, "measured", "s", where=str(where))
-    spent = of(stored.hotspots, studied.workloads)
-    if len(spent):
-        least = spent[spent["source"] == PREDICTED].groupby("workload")["seconds"].sum()
-        device = ", ".join(sorted(set(spent.loc[spent["source"] == PREDICTED, "device"])))
-        if len(least) >= LEAST:
-            values = {str(name): float(x) for name, x in least.items()}
-            yield Metric("least time of a step", values, "modelled", "s", where=f"roofline of {device}")
-
-
-def _published(suite: Suite, studied: Group, tasks: Mapping[str, str]) -> Iterable[Metric]:
-    """Numbers of a suite's file in one unit: what its tasks took, or are trained for."""
-    for quantity in ("epochs to target, mean", "time to target, mean", "cost of an epoch", "length of training"):
-        by_unit: dict[str, dict[str, float]] = {}
-        for name in studied.workloads:
-            member = suite.member(tasks.get(name, ""))
-            fact = None if member is None else member.fact(quantity)
-            if fact is not None and isinstance(fact.value, int | float) and math.isfinite(fact.value):
-                by_unit.setdefault(str(fact.unit), {})[name] = float(fact.value)
-        for unit, values in sorted(by_unit.items()):
-            if len(values) >= LEAST:
-                yield Metric(quantity, values, "published", unit, where=suite.title)
-
-
-def _identities(suites: Sequence[Suite], tasks: Mapping[str, str]) -> dict[str, str]:
-    found = {member.task: member.identity for suite in suites for member in suite.members}
-    return {name: found[task] for name, task in tasks.items() if task in found}
-
-
-def _same(suites: Sequence[Suite], tasks: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Pairs of workloads that train one model on the same data."""
-    pairs = {tuple(sorted((member.task, other))) for suite in suites for member in suite.members for other in
-             member.same_as}  # fmt: skip
-    by_task = {task: name for name, task in tasks.items() if name == task}
-    return tuple((by_task[a], by_task[b]) for a, b in sorted(pairs) if a in by_task and b in by_task)
-
-
-def _levels(row: TaskRow) -> dict[str, Any]:
-    """Factors of learning as levels: the first words of each, as its numbers make every task a level of its own."""
-    found = row.factors
-
-    def head(text: str) -> str:
-        return text.partition(",")[0].partition(";")[0].strip()
-
-    return {
-        "modality": found.modality,
-        "paradigm": head(found.paradigm),
-        "layers": tuple(found.layers),
-        "loss": head(found.loss),
-        "optimizer": head(found.optimizer),
-        "schedule": _schedule(found.schedule),
-    }
-
-
-def _schedule(text: str) -> str:
-    """The kind of a schedule of the learning rate."""
-    words = text.lower()
-    kinds = ("constant", "cosine", "linear", "inverse square root", "warm-up", "step", "halved", "decay")
-    found = [kind for kind in kinds if kind in words]
-    warm = "warm-up" in found
-    rest = next((kind for kind in found if kind != "warm-up"), "")
-    kind = {"halved": "step", "": "step" if "at " in words or "," in words else words}.get(rest, rest)
-    if rest == "" and warm:
-        return "warm-up"
-    return f"{kind} after a warm-up" if warm else kind
 
 
 def manifest_of(path: Path) -> dict[str, Any]:

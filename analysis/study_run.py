@@ -6,17 +6,20 @@ What captures is handed in (`Capture`), since analysis does not reach into the p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from wcbench import record
 from wcbench.analysis.features import chosen
+from wcbench.analysis.population import read_population
 from wcbench.analysis.reference import IN_STUDY, Reference
 from wcbench.analysis.study import RECIPES, Settings, Study, make_study
 from wcbench.analysis.study_inputs import Group, Inputs
+from wcbench.analysis.study_parts import code_fingerprint, is_whole, read_parts
 from wcbench.analysis.study_records import Source, group_of, inputs_of, manifest_of, newest, settings_text, sources
-from wcbench.analysis.study_rows import code_fingerprint, read_parts
+from wcbench.analysis.study_suites import known_of
+from wcbench.analysis.study_table import table_inputs
 from wcbench.errors import RecordError, UnknownNameError, UsageError, WcbenchError
 from wcbench.files import HeldFolder
 from wcbench.suites import load_suite
@@ -26,6 +29,7 @@ FOOTPRINT = 16 * 2**30
 """Peak of live bytes at which suites are compared once more: what a GPU of 2021 held."""
 
 ALL = 10**6
+MLPERF, CURRENT = "mlperf-training-", "mlperf-training-current"
 Told = Callable[[str, int, int, str], None]
 """Called as ``told(stage, done, total, text)``."""
 
@@ -53,7 +57,9 @@ class Asked:
     runs: Sequence[record.Profile] = ()
     suites: Sequence[str] = ()
     against: str | None = None
+    also: Sequence[str] = ()
     features: Sequence[str] = ("operators",)
+    population: Path | None = None
     mix: bool = False
     changes: int = ALL
     settings: Settings = field(default_factory=Settings)
@@ -64,16 +70,18 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Found:
-    """The workloads of a study with their records, in two groups, and who is left out and why."""
+    """The workloads of a study with their records, by group, and who is left out and why."""
 
     studied: tuple[Source, ...]
     against: tuple[Source, ...]
+    also: Mapping[str, tuple[Source, ...]]
     left_out: Mapping[str, str]
     made: tuple[str, ...]
 
     @property
     def every(self) -> dict[str, Source]:
-        return {one.workload: one for one in (*self.studied, *self.against)}
+        further = (one for group in self.also.values() for one in group)
+        return {one.workload: one for one in (*self.studied, *self.against, *further)}
 
 
 def check(asked: Asked) -> None:
@@ -85,12 +93,35 @@ def check(asked: Asked) -> None:
         raise UsageError(
             "A study is of records or of suites.", "Name records, or --suite ID (`wcbench list --suite ID` shows one)."
         )
-    for id in (*asked.suites, *([asked.against] if asked.against else [])):
+    for id in _ids(asked):
         load_suite(id)
     if asked.against in asked.suites:
         raise UsageError(f"Suite '{asked.against}' cannot be compared with itself.", "Name another with --against.")
+    if asked.also and not asked.against:
+        raise UsageError("A further suite takes one to compare with first.", "Name it with --against.")
+    if twice := [id for id in asked.also if id in (*asked.suites, asked.against)]:
+        raise UsageError(f"Suite '{twice[0]}' is compared already.", "Leave it out of --also.")
+    if asked.suites:
+        _check_conditions(asked)
+    if asked.population is not None:
+        read_population(asked.population)
     if asked.out is not None:
         check_folder(asked.out)
+
+
+def _ids(asked: Asked) -> tuple[str, ...]:
+    """All suites that are named."""
+    return (*asked.suites, *([asked.against] if asked.against else []), *asked.also)
+
+
+def _check_conditions(asked: Asked) -> None:
+    """Refuse conditions on members that nobody meets; of records it is told once they are evaluated."""
+    tasks = sorted({task for id in asked.suites for task in load_suite(id).tasks})
+    conditions = known_of({task: task for task in tasks}).constraints(asked.settings, tasks)
+    if not any(all(one.reason(task) is None for one in conditions) for task in tasks):
+        told = "; ".join(f"{one.text}: met by {sum(one.reason(t) is None for t in tasks)}" for one in conditions)
+        raise UsageError(f"No task of {' and '.join(asked.suites)} meets the conditions on members ({told}).",
+                         "What the suite's file does not tell is not met; loosen a condition.")  # fmt: skip
 
 
 def check_folder(out: Path) -> None:
@@ -99,6 +130,27 @@ def check_folder(out: Path) -> None:
         raise RecordError(f"{out} holds something else than a study, and is left as it is.", "Name another folder.")
     if out.exists() and not out.is_dir():
         raise RecordError(f"{out} is a file.", "Name a folder with --out.")
+
+
+def default_also(suites: Sequence[str], against: str | None) -> tuple[str, ...]:
+    """The current MLPerf where suites are compared with an older one: what held against that may not hold today."""
+    older = against is not None and against.startswith(MLPERF) and against != CURRENT
+    return (CURRENT,) if older and suites and CURRENT not in suites else ()
+
+
+def run_table(
+    file: Path, against: str | None, settings: Settings, *, population: Path | None = None, out: Path | None = None
+) -> Study:
+    """The study of a table of somebody's own; raises UsageError for conditions that a plain table cannot tell."""
+    if settings.require_metric or settings.max_variation is not None:
+        raise UsageError("A plain table does not tell of metrics and variation.", "Leave out the rows instead.")
+    if out is not None:
+        check_folder(out)
+    people = None if population is None else read_population(population)
+    found = make_study(replace(table_inputs(file, against), population=people), settings)
+    if out is not None:
+        found.save(out)
+    return found
 
 
 def run(asked: Asked, capture: Capture, told: Told | None = None) -> Study:
@@ -147,7 +199,7 @@ def freeze(study: Study, folder: Path) -> Path | None:
 
 def _records(asked: Asked, capture: Capture, tell: Told) -> _Found:
     """The records named, and of suites the newest that fits, made where there is none."""
-    wanted = {id: load_suite(id).tasks for id in (*asked.suites, *([asked.against] if asked.against else []))}
+    wanted = {id: load_suite(id).tasks for id in _ids(asked)}
     tasks = list(dict.fromkeys(task for group in wanted.values() for task in group))
     own = {one.workload: one for one in sources(asked.runs)}
     paths: dict[str, Path] = {one.task: one.path for one in own.values() if one.workload == one.task}
@@ -164,15 +216,17 @@ def _records(asked: Asked, capture: Capture, tell: Told) -> _Found:
             left_out[task] = error or "it could not be profiled"
         else:
             paths[task] = folder
-    theirs = {task for task in wanted.get(asked.against or "", ()) if task in paths}
-    ours = {task for id in asked.suites for task in wanted[id] if task in paths}
-    named = {task: Source(task, task, paths[task]) for task in (*ours, *theirs)} | own
+    there = {id: {task for task in group if task in paths} for id, group in wanted.items()}
+    ours = {task for id in asked.suites for task in there[id]}
+    theirs = there.get(asked.against or "", set())
+    named = {task: Source(task, task, paths[task]) for group in there.values() for task in group} | own
     studied = own if asked.runs else {task: named[task] for task in ours}
     if not studied:
         raise WcbenchError("No task could be profiled.", "; ".join(f"{k}: {v}" for k, v in left_out.items()))
     if asked.against and not theirs:
         raise WcbenchError(f"No task of {asked.against} could be profiled.", "; ".join(left_out.values()))
-    return _Found(tuple(studied.values()), tuple(named[t] for t in sorted(theirs)), left_out, tuple(missing))
+    also = {id: tuple(named[task] for task in sorted(there[id])) for id in asked.also}
+    return _Found(tuple(studied.values()), tuple(named[t] for t in sorted(theirs)), also, left_out, tuple(missing))
 
 
 def _inputs(asked: Asked, found: _Found, folder: Path, capture: Capture, tell: Told) -> Inputs:
@@ -180,6 +234,7 @@ def _inputs(asked: Asked, found: _Found, folder: Path, capture: Capture, tell: T
     code = code_fingerprint()
     key = "+".join(sorted(asked.features))
     places = {name: _place(folder, code, key, one) for name, one in found.every.items()}
+    compared = {one.workload for one in (*found.studied, *found.against)} if asked.against else set()
     jobs = [
         {
             "workload": name,
@@ -188,19 +243,19 @@ def _inputs(asked: Asked, found: _Found, folder: Path, capture: Capture, tell: T
             "evaluate": EVALUATE,
             "options": {"features": list(asked.features)},
             "changes": asked.changes,
-            "footprint": FOOTPRINT if asked.against and asked.changes else 0,
+            "footprint": FOOTPRINT if name in compared and asked.changes else 0,
         }
         for name, one in found.every.items()
     ]
-    left_out = dict(found.left_out)
-    for workload, _, error in capture.derive(jobs, tell):
-        if error is not None:
-            left_out[workload] = error
-    kept = {name: place for name, place in places.items() if (place / "plan.json").is_file() and name not in left_out}
+    errors = {workload: error for workload, _, error in capture.derive(jobs, tell) if error is not None}
+    kept = {name: place for name, place in places.items() if is_whole(place)}
+    left_out = {**found.left_out, **{name: why for name, why in errors.items() if name not in kept}}
     studied = _group(asked, [one for one in found.studied if one.workload in kept])
     against = None
     if asked.against:
         against = group_of((asked.against,), [one.workload for one in found.against if one.workload in kept])
+    further = [group_of((id,), [one.workload for one in group if one.workload in kept]) for id, group in
+               found.also.items()]  # fmt: skip
     if not studied.workloads:
         raise WcbenchError("No record could be evaluated.", "; ".join(f"{k}: {v}" for k, v in left_out.items()))
     return inputs_of(
@@ -209,18 +264,35 @@ def _inputs(asked: Asked, found: _Found, folder: Path, capture: Capture, tell: T
         against,
         asked.features,
         mix=asked.mix,
+        also=[group for group in further if group.workloads],
+        population=None if asked.population is None else read_population(asked.population),
         no_changes="no changes were asked for (--changes none)" if not asked.changes else "",
         left_out=left_out,
-        provenance={
+        broken={name: why for name, why in errors.items() if name in kept},
+        provenance=_provenance(asked, found, left_out),
+    )
+
+
+def _provenance(asked: Asked, found: _Found, left_out: Mapping[str, str]) -> dict[str, Any]:
+    """With what the study was made, and of which records; without home paths, user and host, as studies are shared."""
+    from wcbench.machine import describe
+    from wcbench.redaction import redact_tree
+
+    machine = {name: value for name, value in describe().items() if name != "time"}
+    told: dict[str, Any] = redact_tree(
+        {
             "wcbench": _version(),
-            "code": code,
+            "code": code_fingerprint(),
             "command": list(asked.command),
             "features": list(asked.features),
+            "machine": machine,
             "records": {name: manifest_of(one.path) for name, one in sorted(found.every.items())},
             "made_for_this_study": list(found.made),
-            "left_out": left_out,
+            "left_out": dict(left_out),
         },
+        machine.get("identity") or {},
     )
+    return told
 
 
 def _group(asked: Asked, kept: Iterable[Source]) -> Group:

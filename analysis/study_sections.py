@@ -7,7 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from wcbench import devices
 from wcbench.analysis.cluster import Clusters
+from wcbench.analysis.definitions.opmix import REFERENCE_DEVICE
 from wcbench.analysis.pca import Components
 from wcbench.analysis.recipe import Placed
 from wcbench.analysis.recipe2021 import REFERENCE, Recipe2021
@@ -34,8 +36,36 @@ def table_section(inputs: Inputs) -> dict[str, Any]:
         "workloads": sorted(map(str, table.values.index)),
         "features": features,
         "nulls": nulls,
-        "families": dict(sorted(table.families.items())),
+        "families": {name: kind for name, kind in sorted(table.families.items()) if name in set(table.values.index)},
+        "conditions": _conditions(inputs),
         "notes": list(inputs.notes),
+    }
+
+
+def _conditions(inputs: Inputs) -> dict[str, list[str]]:
+    """Presets, devices and precisions that the values hold under; nothing of a plain table."""
+    rows = inputs.rows
+    if rows is None:
+        return {}
+    there = rows[rows["value"].notna()]
+    return {name: sorted(set(there[name].dropna().astype(str))) for name in ("preset", "device", "precision")}
+
+
+def roofline_section(inputs: Inputs) -> dict[str, Any]:
+    """The device of predicted times, at the precision of the records."""
+    if inputs.roofline.empty:
+        return {"reason": "no record has an operator stream"}
+    device = devices.device(REFERENCE_DEVICE)
+    told = _conditions(inputs).get("precision", [])
+    if len(told) != 1 or (peak := device.peak(told[0])) is None:
+        return {"reason": f"{device.name} has no one peak for the precisions of the records: {', '.join(told)}"}
+    return {
+        "reason": "",
+        "device": device.name,
+        "precision": told[0],
+        "peak_flops": peak,
+        "bandwidth_bytes_s": device.bandwidth,
+        "ridge": device.balance(told[0]),
     }
 
 

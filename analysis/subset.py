@@ -32,6 +32,7 @@ from wcbench.analysis.curve import Problem, curve_of, saved
 from wcbench.analysis.medians import Median, k_median
 from wcbench.analysis.programs import Floats
 from wcbench.analysis.radius import RStar, r_star
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.table import FeatureTable, Space
 from wcbench.errors import UsageError, WcbenchError
 
@@ -41,7 +42,7 @@ CURVE = 80
 
 
 @dataclass(frozen=True, eq=False)
-class Subset:
+class Subset(Shown):
     """A smallest set of workloads that has a member within r* of every workload.
 
     Attributes
@@ -212,7 +213,7 @@ def choose(
         distinguishable=len(d) == 1 or radius < neighbour - d.tolerance,
         members=d.called(members),
         table=_table(problem, radius, members, optima, every_core),
-        curve=curve_of(everywhere, limit, inner),
+        curve=curve_of(everywhere, limit, inner, members),
         curve_complete=limit == len(candidates),
         optima=tuple(d.called(cover) for cover in optima.covers),
         optima_complete=optima.complete,

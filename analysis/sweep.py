@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from wcbench.analysis.shown import Drawn
+
 if TYPE_CHECKING:
     from wcbench.record import Profile
 
@@ -34,7 +36,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Drawn):
     """Records of one task at several points."""
 
     points: tuple[Point, ...]
@@ -59,10 +61,6 @@ class Sweep:
 
     def __repr__(self) -> str:
         return f"Sweep of {self.task} over {', '.join(self.varied) or 'nothing'}\n{self.to_frame().to_string()}"
-
-    def _repr_html_(self) -> str:
-        html: str = self.to_frame().to_html(index=False, na_rep="")
-        return html
 
 
 def _row(point: Point) -> dict[str, Any]:

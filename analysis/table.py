@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from wcbench.analysis.shown import Shown
+
 TRANSFORMS = ("none", "log", "log2", "log10", "log1p", "logit", "clr", "sqrt")
 
 
@@ -36,7 +38,7 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class FeatureTable:
+class FeatureTable(Shown):
     """Workloads (rows, by unique name) by features (columns, in the order of ``features``), raw; NaN is not measured.
 
     Attributes
@@ -60,9 +62,29 @@ class FeatureTable:
     cost_of: str = ""
     origins: Mapping[str, str] = field(default_factory=dict)
 
+    def to_frame(self) -> pd.DataFrame:
+        """A row a workload, raw values; NaN is not measured."""
+        return self.values.copy()
+
+    def units(self) -> pd.DataFrame:
+        """A row a feature: name, unit, transform, block, origin."""
+        rows = [(f.name, f.unit, f.transform, f.block, self.origins.get(f.name, "")) for f in self.features]
+        return pd.DataFrame(rows, columns=["feature", "unit", "transform", "block", "origin"])
+
+    def __repr__(self) -> str:
+        rows, columns = self.values.shape
+        blocks = len({feature.block for feature in self.features})
+        lacking = int(self.values.isna().to_numpy().sum())
+        cost = f"\n  cost: {self.cost_of}{f' ({self.cost_unit})' if self.cost_unit else ''}" if self.costs else ""
+        known = f"{lacking} of {rows * columns} values not measured" if lacking else "every value is known"
+        return (
+            f"FeatureTable ({rows} workload{'s' * (rows != 1)} x {columns} features in {blocks} blocks)\n"
+            f"  {known}; units(): a row a feature{cost}"
+        )
+
 
 @dataclass(frozen=True)
-class Space:
+class Space(Shown):
     """Workloads as points: transformed, scaled, each block of total variance 1, blind to suites.
 
     Attributes
@@ -83,6 +105,15 @@ class Space:
     @property
     def names(self) -> list[str]:
         return [str(name) for name in self.points.index]
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a workload, a column a coordinate."""
+        return self.points.copy()
+
+    def __repr__(self) -> str:
+        rows, columns = self.points.shape
+        out = f"\n  {len(self.dropped)} left out: {', '.join(list(self.dropped)[:5])}" if self.dropped else ""
+        return f"Space ({rows} workloads, {columns} coordinates in {len(set(self.blocks))} blocks){out}"
 
     def distances(self) -> NDArray[np.float64]:
         """Euclidean distances between all workloads, n x n, symmetric with an exact zero diagonal."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 from wcbench.energy import counter_energy, integrate_energy, power_span_s
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Shown):
     """Bytes in use and peaks, by device and moment (start, built, warmup, steps).
 
     On a CPU the figures are the whole process's resident set; ``increase_bytes`` is the peak of all moments over
@@ -52,7 +53,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(Shown):
     """Telemetry of the devices during the measured steps of `timing`, one row a device.
 
     Energy is given twice where it can be: by the device's counter and by integrating power. They disagree in

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from wcbench.analysis.executions import codes, is_text, whole
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ COLUMNS = ("kind", "name", "device", "calls", "total_ns", "mean_ns", "median_ns"
 
 
 @dataclass(frozen=True)
-class Totals:
+class Totals(Shown):
     """Sums of the whole record by kind (kernel, runtime or range), name and device, longest first within each kind.
 
     ``rows`` has the `COLUMNS`; of several ranks, times and calls are added up, and the median is known of one only.

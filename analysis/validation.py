@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from wcbench.analysis.cover import Distances, Set, nearest
 from wcbench.analysis.programs import Floats
+from wcbench.analysis.shown import Shown
 from wcbench.analysis.subset import lexicographic
 from wcbench.errors import UsageError
 
@@ -62,7 +63,7 @@ class Metric:
 
 
 @dataclass(frozen=True, eq=False)
-class Validation:
+class Validation(Shown):
     """How well weighted subsets predict metrics of the whole suite.
 
     ``table`` has a row for each metric: metric, source, circular, unit, where, mean, workloads (with a value), suite

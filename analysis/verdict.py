@@ -161,10 +161,11 @@ class Verdict:
             f"Per task, {self.favours} spreads wider" if self.favours else f"Per task, {a} and {b} are not told apart"
         )
         test = f"PERMDISP p = {self.test.p:.3g}"
+        over = f" ({self.test.how})" if self.test.how else ""
         return (
             f"{head}: dispersion ratio {a} to {b} {_figure(self.dispersion)}, {test}.",
             f"Mean pairwise distance ratio {_figure(self.distance)}; total variance ratio {_figure(self.variance)}.",
-            "The suites are complete, chosen sets: p says how unusual this labelling of the tasks is, no more.",
+            f"The suites are complete, chosen sets: p says how unusual this labelling of the tasks is{over}, no more.",
         )
 
     @property

@@ -4,8 +4,9 @@ Run: python benchmarks/reference_space.py [--runs FOLDER] [--parts FOLDER] [--ch
 
 1. Records of all tasks of the three suites below, pass operators, preset paper; what is in ``--runs`` is taken.
 2. r*: each task under at most N changes that leave it the same task (METHOD 2.2), parts in ``--parts``; what is there
-   already, of a study of these tasks too, is kept. Distances are taken in the space of step 1. With ``--changes 0``
-   only the parts that are there count, and without any the reference has no r*.
+   already is kept. Distances are taken in the space of step 1. With ``--changes 0`` nothing is run and only what is
+   there counts, so that a study's own parts (FOLDER/parts/CODE-operators) can be named; without any the reference has
+   no r*.
 3. The space is fitted to all tasks, blind to suites, and frozen. An existing file is kept unless ``--force``: a new fit
    is a new reference with a new number, since old placements name the old one.
 
@@ -25,19 +26,21 @@ from typing import Any
 import pandas as pd
 
 from wcbench import api, suites
-from wcbench.analysis.features import evaluate
+from wcbench.analysis.features import chosen, evaluate
 from wcbench.analysis.place import place
 from wcbench.analysis.radius import RStar, r_star
 from wcbench.analysis.reference import DEFAULT, Reference, freeze, references
+from wcbench.analysis.study_parts import read_parts
 from wcbench.errors import WcbenchError
 from wcbench.machine import wcbench_version
-from wcbench.profilers.changes import BASE, Job, JobDone, run_jobs
+from wcbench.profilers.change_jobs import Job, JobDone, run_jobs
+from wcbench.profilers.changed import FOOTPRINT
 from wcbench.profilers.suite import TaskRun, profile_tasks
 from wcbench.record import Profile
 
 SUITES = ("aibench-training-v1.1", "mlperf-training-v0.7", "mlperf-training-current")
 FEATURES = "operators"
-EVALUATE = "wcbench.analysis.place:derived"
+EVALUATE = "wcbench.analysis.study_rows:evaluate_record"
 HOME = Path(__file__).resolve().parent.parent / "wcbench" / "reference"
 
 
@@ -66,26 +69,20 @@ def _told(run: TaskRun, done: int, total: int) -> None:
     print(f"[{done}/{total}] {run.task}: {run.path or run.error} ({run.seconds:.0f} s)", flush=True)
 
 
-def changed(found: Mapping[str, Profile], parts: Path, most: int, jobs: int) -> list[pd.DataFrame]:
-    """The feature rows of each task under each change, as far as they could be made."""
+def changed(found: Mapping[str, Profile], parts: Path, most: int, jobs: int) -> pd.DataFrame:
+    """The feature rows of each task under each change, as far as they could be made: with columns workload, change."""
+    homes = {name: parts / f"{name}-{profile.manifest.id}" for name, profile in found.items()}
     todo = [
-        Job(name, str(p.path), str(parts / name), EVALUATE, {"features": FEATURES}, most) for name, p in found.items()
+        Job(name, str(p.path), str(homes[name]), EVALUATE, {"features": [FEATURES]}, most) for name, p in found.items()
     ]
     if most:
         run_jobs(todo, at_a_time=jobs, told=_job)
-    frames = []
-    for job in todo:
-        for file in sorted(Path(job.into).glob("*.values.parquet")):
-            part = file.name.removesuffix(".values.parquet")
-            if part != BASE:
-                frames.append(pd.read_parquet(file).assign(workload=job.workload, change=part))
-    return frames
-
-
-def _home(parts: Path, name: str, profile: Profile) -> Path:
-    """Folder of a workload's parts; a study's folder of this very record where there is one."""
-    studied = parts / f"{name}-{str(profile.path).rpartition('-')[2]}"
-    return studied if studied.is_dir() else parts / name
+    there = {name: home for name, home in homes.items() if (home / "plan.json").is_file()}
+    if not there:
+        return pd.DataFrame(columns=["workload", "change", "feature"])
+    rows = read_parts(there).changed
+    wanted = [full for definition in chosen(FEATURES) for full in definition.names]
+    return rows[(rows["change"] != FOOTPRINT) & rows["feature"].isin(wanted)]
 
 
 def _job(done: JobDone, count: int, total: int) -> None:
@@ -93,29 +90,28 @@ def _job(done: JobDone, count: int, total: int) -> None:
           f"{' ' + done.error if done.error else ''}", flush=True)  # fmt: skip
 
 
-def radius(reference: Reference, frames: list[pd.DataFrame]) -> RStar | None:
+def radius(reference: Reference, rows: pd.DataFrame) -> RStar | None:
     """r* in this space; a change in which a feature of the space is missing has no distance."""
-    rows = []
-    for frame in frames:
+    found = []
+    for (name, change), frame in rows.groupby(["workload", "change"], sort=True):
         placed = place(frame.drop(columns="change"), reference, mix=True)
         own = placed.nearest.loc[placed.nearest["same"], "distance"].iloc[0]
-        name, change = frame["workload"].iloc[0], frame["change"].iloc[0]
-        rows.append((name, change, float(own) if placed.complete else None))
-    return r_star(pd.DataFrame(rows, columns=["workload", "change", "distance"])) if rows else None
+        found.append((name, change, float(own) if placed.complete else None))
+    return r_star(pd.DataFrame(found, columns=["workload", "change", "distance"])) if found else None
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--parts", type=Path, default=Path("reference-parts"))
-    parser.add_argument("--changes", type=int, default=20)
+    parser.add_argument("--changes", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("-o", "--out", type=Path, default=HOME / f"{DEFAULT}.json")
     parser.add_argument("--force", action="store_true")
     asked = parser.parse_args()
 
     found = records(asked.runs, asked.jobs)
-    frames = changed(found, asked.parts, asked.changes, asked.jobs)
+    versions = changed(found, asked.parts, asked.changes, asked.jobs)
     rows = pd.concat([evaluate(p, FEATURES, name) for name, p in found.items()], ignore_index=True)
     made = {
         "wcbench": wcbench_version(),
@@ -126,7 +122,7 @@ def main() -> int:
     }
     belong = {name: tuple(profile.manifest.suites) for name, profile in found.items()}
     bare = freeze(asked.out.stem, rows, suites=belong, made=made)
-    star = radius(bare, frames)
+    star = radius(bare, versions)
     told: dict[str, Any] = {}
     if star is not None:
         changes = ", ".join(sorted(star.table["change"].unique()))

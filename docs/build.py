@@ -27,7 +27,11 @@ def commands() -> str:
     from wcbench.cli import app
 
     runner = CliRunner(env={"COLUMNS": "100"})
-    parts = ["# Commands\n", "Exit codes: 0 done, 1 failed, 2 usage, 3 a gate did not hold, 130 interrupted.\n"]
+    parts = [
+        "# Commands\n",
+        "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate did not hold (only where an option asks for that), 130 "
+        "interrupted. `wcbench --version` prints the version.\n",
+    ]
     for name in sorted(getattr(get_command(app), "commands")):  # noqa: B009  (click's type does not say it)
         text = runner.invoke(app, [name, "--help"], prog_name="wcbench").output
         lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
@@ -75,9 +79,14 @@ def categories() -> str:
     parts += [f"| {full} | {paper} | {loaded.reasons[full]} |" for full, paper in loaded.full.items()]
     parts += ["", "## Rules\n", "| rule | category | on | matches |", "|---|---|---|---|"]
     for rule in loaded.rules:
-        pattern = rule.pattern.replace("|", "\\|")
-        parts.append(f"| {rule.id} | {rule.category} | {rule.on} | {pattern} |")
+        pattern = rule.pattern.replace("|", "\\|")  # in a table, also within code
+        parts.append(f"| {rule.id} | {rule.category} | {rule.on} | {_code(pattern)} |")
     return "\n".join(parts) + "\n"
+
+
+def _code(text: str) -> str:
+    """As code of Markdown; where it has backticks itself, between two."""
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def passes() -> str:
@@ -123,7 +132,7 @@ def tasks() -> str:
         f"| {row.forward_flops / 2:,.0f} | {row.sample} |"
         for row in ROWS
     ]
-    parts += ["", *(_task(row) for row in ROWS), "# Suites\n", *map(_suite, suites())]
+    parts += ["", *(_task(row) for row in ROWS), "## Suites\n", *map(_suite, suites())]
     return "\n".join(parts)
 
 
@@ -224,7 +233,7 @@ def _facts(facts: Iterable[Fact]) -> Iterator[str]:
 
 
 def _suite(suite: Suite) -> str:
-    lines = [f"## {suite.id}\n", f"{suite.title} ({suite.publisher}). Source: {suite.source}. {suite.note}\n"]
+    lines = [f"### {suite.id}\n", f"{suite.title} ({suite.publisher}). Source: {suite.source}. {suite.note}\n"]
     lines.append(f"{len(suite.tasks)} tasks: {', '.join(f'[{name}](#{name})' for name in suite.tasks)}.\n")
     lines += [*_facts(suite.facts), ""] if suite.facts else []
     lines += _listed("Not included", (f"{left.title}: {left.reason}" for left in suite.not_included))

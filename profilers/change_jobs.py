@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from wcbench import record
 from wcbench.errors import WcbenchError
 from wcbench.files import write_whole
-from wcbench.profilers.changed import FOOTPRINT, as_asked, captured, equal_footprint, straight, with_own_fit
+from wcbench.profilers.changed import FOOTPRINT, as_asked, captured, equal_footprint, keeps_its_line, with_own_fit
 from wcbench.profilers.changes import Change, Plan, plan
 from wcbench.profilers.suite import Children
 from wcbench.registry import load_target
@@ -29,7 +29,7 @@ from wcbench.tasks import catalog
 if TYPE_CHECKING:
     import pandas as pd
 
-BASE = "base"
+BASE, PLAN = "base", "plan.json"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def run_job(job: Job) -> JobDone:
         kept = int(_stored(Path(job.into), BASE) is not None)
         made = 1 - kept
         work.base()
-        _note(Path(job.into) / "plan.json", _told(found))
+        _note(Path(job.into) / PLAN, {"asked": _asked(job), **_told(found)})
     failed: dict[str, str] = {}
     for change in found.changes[job.part :: job.parts]:
         state = work.change(change)
@@ -94,6 +94,29 @@ def run_job(job: Job) -> JobDone:
 
 def _told(found: Plan) -> dict[str, Any]:
     return {"changes": [[c.name, c.kind] for c in found.changes], "skipped": dict(found.skipped)}
+
+
+def _asked(job: Job) -> list[int]:
+    return [job.changes, job.footprint]
+
+
+def finished(job: Job) -> JobDone | None:
+    """What came of a job that has nothing left to do, without starting anything; None where it has."""
+    folder = Path(job.into)
+    try:
+        plan = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        if plan["asked"] != _asked(job):
+            return None
+        names = [name for name, _ in plan["changes"]]
+        failures = {name: folder / f"{_slug(name)}.failed.json" for name in names}
+        failed = {name: str(json.loads(file.read_text(encoding="utf-8"))["reason"]) for name, file in failures.items()
+                  if file.is_file()}  # fmt: skip
+    except (OSError, ValueError, KeyError):
+        return None
+    kept = [BASE, *(_slug(name) for name in names if name not in failed)]
+    if not all((folder / f"{part}.values.parquet").is_file() for part in kept):
+        return None
+    return JobDone(job.workload, 0, len(kept), failed)
 
 
 def _plan_of(profile: record.Profile, job: Job) -> Plan:
@@ -149,7 +172,7 @@ class _Work:
         return "made"
 
     def _changed(self, change: Change) -> dict[str, pd.DataFrame]:
-        fit = change.refit or not straight(self.profile, self.job.options)
+        fit = change.refit or not keeps_its_line(self.profile, self.job.options)
         found = captured(self.profile, change, fit=fit)
         frames = dict(self.evaluate(found, self.job.workload, self.job.options))
         if not fit:
@@ -195,16 +218,24 @@ LONG = 15.0
 def run_jobs(jobs: Sequence[Job], *, at_a_time: int = 1, told: Told | None = None) -> list[JobDone]:
     """Run jobs, each in a process of its own where several run at a time; one that fails costs no other.
 
-    The longest go first. Of a job that was shared out, each part is told and given back.
+    The longest go first, and those that have nothing left to do start none. Of a job that was shared out, each part is
+    told and given back.
     """
-    if at_a_time <= 1:
-        found = []
-        for job in jobs:
-            found.append(_safely(job))
-            if told is not None:
-                told(found[-1], len(found), len(jobs))
-        return found
-    return list(_side_by_side(_shared_out(jobs, at_a_time), at_a_time, told))
+    ready = [(job, finished(job)) for job in jobs]
+    found = [done for _, done in ready if done is not None]
+    left = [job for job, done in ready if done is None]
+    todo = left if at_a_time <= 1 else _shared_out(left, at_a_time)
+    total = len(found) + len(todo)
+    if told is not None:
+        for count, done in enumerate(found, start=1):
+            told(done, count, total)
+    if at_a_time > 1:
+        return [*found, *_side_by_side(todo, at_a_time, told, len(found))]
+    for job in todo:
+        found.append(_safely(job))
+        if told is not None:
+            told(found[-1], len(found), total)
+    return found
 
 
 def _shared_out(jobs: Sequence[Job], at_a_time: int) -> list[Job]:
@@ -232,9 +263,10 @@ def _safely(job: Job) -> JobDone:
         return JobDone(job.workload, 0, 0, {}, error.message)
 
 
-def _side_by_side(jobs: Sequence[Job], at_a_time: int, told: Told | None) -> Iterator[JobDone]:
+def _side_by_side(jobs: Sequence[Job], at_a_time: int, told: Told | None, before: int) -> Iterator[JobDone]:
+    """``before`` : how many were told already."""
     children = Children()
-    lock, done = threading.Lock(), [0]
+    lock, done = threading.Lock(), [before]
 
     def run(job: Job) -> JobDone:
         text = json.dumps(dataclasses.asdict(job))
@@ -244,7 +276,7 @@ def _side_by_side(jobs: Sequence[Job], at_a_time: int, told: Told | None) -> Ite
         with lock:
             done[0] += 1
             if told is not None and not children.ended:
-                told(found, done[0], len(jobs))
+                told(found, done[0], before + len(jobs))
         return found
 
     with children, ThreadPoolExecutor(max_workers=at_a_time) as pool:

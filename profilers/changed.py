@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from wcbench.tasks.base import Task
 
 FOOTPRINT = "equal footprint"
-TWO_POINTS = (1, 2)
-"""Batches that a changed task is counted at, as multiples: its line needs no more, and its error is not told. The
-record itself is counted at three, so that the error of its line is known."""
+TWO_POINTS, ALL_POINTS = (1, 2), (1, 2, 4)
+"""Batches that a changed task is counted at, as multiples: a line needs two, which tell no error. So two are enough
+where the record itself, counted at three, lies on its line. Where it does not, or is continued to a longer sequence
+(its bent peak of live bytes too), all are, so that both are fitted alike."""
+
+MOST_TIMES = 1000
+CLOSE = 1.25
+"""Of an equal footprint: the largest batch as a multiple of the record's, and how far a batch of 1 may exceed it."""
 
 _OF_THE_FIT = ("flops_matrix", "flops_all", "bytes_read", "bytes_written")
 _PEAK_FEATURES = frozenset({"footprint_per_sample", "footprint_fixed", "all"})
@@ -28,7 +33,7 @@ _STRAIGHT = 1e-6
 
 
 def captured(profile: record.Profile, change: Change, *, fit: bool) -> record.Profile:
-    """The changed task, counted anew; with ``fit`` at two batches, so that its fixed and per-sample parts are known."""
+    """The changed task, counted anew; with ``fit`` at several batches, for its fixed and per-sample parts."""
     from wcbench.profilers.capture import capture
     from wcbench.profilers.request import Request
     from wcbench.tasks.load import load_task
@@ -47,7 +52,7 @@ def captured(profile: record.Profile, change: Change, *, fit: bool) -> record.Pr
         "seed": info.seed or 0,
         "mode": info.mode,
         "scaling": fit,
-        "factors": TWO_POINTS,
+        "factors": TWO_POINTS if keeps_its_line(profile, {}) else ALL_POINTS,
         **{name: value for name, value in change.options.items() if name != "overrides"},
     }
     found = capture(task, Request(**asked))
@@ -100,17 +105,22 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def straight(profile: record.Profile, options: Mapping[str, Any]) -> bool:
-    """Whether what features take of the fit lies on its line over the batch, at the preset's own length.
+    """Whether what features take of the fit lies on its line over the batch.
 
-    Then a change of the batch alone leaves the line where it is. The peak of live bytes often bends; it counts only
-    where a feature is asked for that needs its line.
+    The peak of live bytes often bends; it counts only where a feature is asked for that needs its line.
     """
     if "scaling" not in profile.tables:
         return False
     wanted = {*_OF_THE_FIT, *(["live_peak_bytes"] if _PEAK_FEATURES & set(options.get("features", ())) else [])}
     rows = profile.table("scaling")
     rows = rows[(rows["phase"] == "all") & rows["quantity"].isin(wanted)]
-    return bool(len(rows) and (rows["error"] <= _STRAIGHT).all() and rows["recorded"].all())
+    return bool(len(rows) and (rows["error"] <= _STRAIGHT).all())
+
+
+def keeps_its_line(profile: record.Profile, options: Mapping[str, Any]) -> bool:
+    """Whether a change of the batch alone leaves the line where it is: it is straight, and was counted at the preset's
+    own length."""
+    return straight(profile, options) and bool(profile.table("scaling")["recorded"].all())
 
 
 def with_own_fit(changed: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
@@ -125,7 +135,10 @@ def with_own_fit(changed: pd.DataFrame, base: pd.DataFrame) -> pd.DataFrame:
 
 
 def equal_footprint(profile: record.Profile, wanted: int) -> Change | str:
-    """The batch whose step comes nearest to a peak of live bytes, by the record's fit."""
+    """The batch whose step comes nearest to a peak of live bytes, by the record's fit; or why there is none.
+
+    A batch beyond MOST_TIMES the record's own is another task: nobody trains so, and data sets end before.
+    """
     if "scaling" not in profile.tables:
         return "the record has no fit over batch sizes"
     rows = profile.table("scaling")
@@ -137,6 +150,10 @@ def equal_footprint(profile: record.Profile, wanted: int) -> Change | str:
     row = longest.loc[(longest["fixed"] + longest["per_sample"]).idxmax()]
     if not row["per_sample"] > 0:
         return "its footprint does not grow with the batch"
-    samples = (wanted - float(row["fixed"])) / float(row["per_sample"])
-    batch = max(1, round(samples * info.batch_size / info.samples))
+    fixed, slope = float(row["fixed"]), float(row["per_sample"]) * info.samples / info.batch_size
+    if fixed + slope > CLOSE * wanted:
+        return f"a batch of 1 takes {(fixed + slope) / 2**30:.3g} GiB already"
+    batch = max(1, round((wanted - fixed) / slope))
+    if batch > MOST_TIMES * info.batch_size:
+        return f"it would take a batch of {batch:,}, {batch / info.batch_size:,.0f} times the published one"
     return Change(FOOTPRINT, "footprint", {"batch_size": batch}, refit=False)

@@ -46,7 +46,9 @@ def run_counted(task: Task, config: Config, collector: Operators, request: Reque
 def _unchecked(request: Request) -> list[str]:
     """Two points always lie on a line."""
     count = len(set(request.factors))
-    return [] if count >= LEAST else [f"Counted at {count} batches: the error of the lines over the batch is not known."]
+    return (
+        [] if count >= LEAST else [f"Counted at {count} batches: the error of the lines over the batch is not known."]
+    )
 
 
 def _rows_of_tables(tables: Mapping[str, Columns]) -> dict[str, int]:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import matplotlib
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -96,7 +97,12 @@ class Key:
 
     text: str
     color: str
-    mark: Literal["patch", "line", "dashed", "dot"] = "patch"
+    mark: Literal["patch", "line", "dashed", "dot", "curve", "slash"] = "patch"
+    shape: str = "o"
+    """Of a dot, and of those on a curve, as matplotlib names it."""
+    alpha: float = 1.0
+    dashes: Any = "-"
+    """Of a curve."""
 
 
 def legend_rows(keys: Sequence[Key], width: int) -> list[list[tuple[float, Key]]]:
@@ -105,11 +111,11 @@ def legend_rows(keys: Sequence[Key], width: int) -> list[list[tuple[float, Key]]
     left = float(width)
     for key in keys:
         text = fit(key.text, width - 20)
-        wide = text_width(text) + 30
+        wide = text_width(text) + (42 if key.mark == "curve" else 30)
         if left + wide > width + 10:
             lines.append([])
             left = 0
-        lines[-1].append((left, Key(text, key.color, key.mark)))
+        lines[-1].append((left, replace(key, text=text)))
         left += wide
     return lines
 
@@ -120,8 +126,9 @@ def legend(figure: Figure, lines: Sequence[Sequence[tuple[float, Key]]]) -> None
     for number, line in enumerate(reversed(lines)):
         y = (6 + KEY_LINE * number) / height
         for x, key in line:
-            figure.add_artist(_mark(key, (x + 0.5) / width, y - 1 / height, figure))
-            figure.text((x + 17) / width, y, key.text, parse_math=False, va="baseline")
+            more = 12 if key.mark == "curve" else 0  # its dashes need room
+            figure.add_artist(_mark(key, (x + 0.5 + more / 2) / width, y - 1 / height, figure))
+            figure.text((x + 17 + more) / width, y, key.text, parse_math=False, va="baseline")
 
 
 def _mark(key: Key, x: float, y: float, figure: Figure) -> Any:
@@ -132,9 +139,65 @@ def _mark(key: Key, x: float, y: float, figure: Figure) -> Any:
         dashes = LINES[key.mark]
         return Line2D([x, x + wide], [y + tall / 2] * 2, color=key.color, linewidth=2, linestyle=dashes, **place)
     if key.mark == "dot":
-        dot: dict[str, Any] = {"marker": "o", "markersize": 7, "markerfacecolor": key.color, "markeredgecolor": EDGE}
-        return Line2D([x + wide / 2], [y + tall / 2], linestyle="none", markeredgewidth=0.6, **dot, **place)
-    return Rectangle((x, y), wide, tall, facecolor=key.color, edgecolor=EDGE, linewidth=0.6, **place)
+        dot: dict[str, Any] = {"marker": key.shape, "markersize": 7, "markerfacecolor": key.color}
+        dot |= {"markeredgecolor": EDGE, "markeredgewidth": 1.4 if key.color == "none" else 0.6}
+        return Line2D([x + wide / 2], [y + tall / 2], linestyle="none", **dot, **place)
+    if key.mark == "curve":
+        style: dict[str, Any] = {"marker": key.shape, "markevery": [1], "markersize": 5, "linewidth": 2}
+        ends = [x - 6 / width, x + wide / 2, x + wide + 6 / width]
+        return Line2D(ends, [y + tall / 2] * 3, color=key.color, linestyle=key.dashes, **style, **place)
+    if key.mark == "slash":
+        return Line2D([x + wide / 4, x + 3 * wide / 4], [y, y + tall], color=key.color, linewidth=1, **place)
+    face = to_rgba(key.color, key.alpha)
+    return Rectangle((x, y), wide, tall, facecolor=face, edgecolor=EDGE, linewidth=0.6, **place)
+
+
+# --- foot: room below what is drawn for a legend and a list of names -----------------------------------------------
+
+LIST_LINE = 17
+"""Height of a line of a list of names."""
+
+
+def foot(figure: Figure, keys: Sequence[Key] = (), listed: Sequence[tuple[str, str]] = ()) -> None:
+    """Make a drawn figure higher by what a legend and a list need, and write them there.
+
+    Parameters
+    ----------
+    listed : what is named (a number on the figure), and the name.
+    """
+    width, height = figure.get_size_inches() * 72
+    lines, names = legend_rows(keys, int(width)), _columns(listed, width)
+    more = KEY_LINE * len(lines) + LIST_LINE * len(names) + (8 if names else 0)
+    if not more:
+        return
+    for axes in figure.axes:
+        left, bottom, wide, tall = axes.get_position().bounds
+        axes.set_position((left, (bottom * height + more) / (height + more), wide, tall * height / (height + more)))
+    figure.set_size_inches(width / 72, (height + more) / 72)
+    legend(figure, lines)
+    _write_names(figure, names, KEY_LINE * len(lines))
+
+
+def _columns(listed: Sequence[tuple[str, str]], width: float) -> list[list[tuple[float, float, str, str]]]:
+    """For each line its entries (left, left of the name, sign, name): as many columns as fit, read down each."""
+    if not listed:
+        return []
+    indent = max(text_width(sign) for sign, _ in listed) + 8
+    texts = [(sign, fit(name, width - indent)) for sign, name in listed]
+    widest = indent + max(text_width(text) for _, text in texts) + 18
+    count = max(1, min(len(texts), int((width + 18) // widest)))
+    rows = -(-len(texts) // count)
+    starts = [(widest * (i // rows), i) for i in range(len(texts))]
+    return [[(x, x + indent, *texts[i]) for x, i in starts if i % rows == row] for row in range(rows)]
+
+
+def _write_names(figure: Figure, lines: Sequence[Sequence[tuple[float, float, str, str]]], above: float) -> None:
+    width, height = figure.get_size_inches() * 72
+    for number, line in enumerate(reversed(lines)):
+        y = (above + 8 + LIST_LINE * number) / height
+        for sign_at, name_at, sign, name in line:
+            figure.text(sign_at / width, y, sign, parse_math=False, va="baseline", color=MUTED)
+            figure.text(name_at / width, y, name, parse_math=False, va="baseline")
 
 
 # --- text that fits -----------------------------------------------------------------------------------------------
@@ -154,6 +217,14 @@ def _width(text: str) -> float:
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         font = FontProperties(family="DejaVu Sans", size=FONT)
         return float(TextToPath().get_text_width_height_descent(text, font, ismath=False)[0])
+
+
+def trimmed(text: str) -> str:
+    """A number's text without zeros that say nothing: 16.0 MiB is 16 MiB, 1.00e-10 is 1e-10."""
+    number, _, unit = text.partition(" ")
+    digits, e, exponent = number.partition("e")
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"{digits}{e}{exponent} {unit}".rstrip()
 
 
 def fit(name: str, room: float) -> str:

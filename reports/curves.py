@@ -22,6 +22,7 @@ from wcbench.reports.canvas import (
     legend,
     legend_rows,
     panel_axes,
+    trimmed,
     write,
 )
 from wcbench.reports.figure_data import CapacityCurves, KnobCurves, LiveCurve, QualityCurves, Roofline
@@ -173,12 +174,7 @@ def _log_ticks(axis: Any, low: float, high: float, most: int) -> None:
 
 def _round_bytes(value: float) -> str:
     """16 MiB: a power of two needs no decimals."""
-    return _trimmed(fmt.binary_bytes(value))
-
-
-def _trimmed(text: str) -> str:
-    number, _, unit = text.partition(" ")
-    return f"{number.rstrip('0').rstrip('.') if '.' in number else number} {unit}".rstrip()
+    return trimmed(fmt.binary_bytes(value))
 
 
 # --- against a knob ------------------------------------------------------------------------------------------------
@@ -220,7 +216,7 @@ def quality(data: QualityCurves, width: int) -> Figure:
     low, high = axes.get_xlim()
     ticks: dict[str, Any] = {"steps": [1, 2, 5, 10], "integer": high - low > 2}
     axes.xaxis.set_major_locator(MaxNLocator(4 if width < TIGHT else 8, **ticks))
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}" if value < 1e6 else _trimmed(fmt.si(value)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}" if value < 1e6 else trimmed(fmt.si(value)))
     axes.yaxis.set_major_locator(MaxNLocator(6))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.set_xlabel(data.along)
@@ -239,7 +235,7 @@ def _round_ticks(axis: Any, low: float, high: float, data: KnobCurves) -> None:
     ticks = [figure * 10.0**decade for decade in decades for figure in (1, 2, 5)]
     ticks = [tick for tick in ticks if low <= tick <= high]
     ticks = ticks[:: max(1, math.ceil(len(ticks) / 8))]
-    axis.set_ticks(ticks, [_trimmed(fmt.show(tick, data.kind, data.unit)) for tick in ticks])
+    axis.set_ticks(ticks, [trimmed(fmt.show(tick, data.kind, data.unit)) for tick in ticks])
     axis.set_ticks([], minor=True)
 
 
@@ -258,8 +254,8 @@ def roofline(data: Roofline, width: int) -> Figure:
     low, high = _limits([ridge / 30, ridge * 10, *(point.intensity for point in points), *(x for x, _ in marks)])
     axes.set(xscale="log", yscale="log", xlim=(low / 1.5, high * 1.5))
     axes.set_ylim(data.bandwidth * low / 1.5, data.peak * 2.5)
-    axes.xaxis.set_major_formatter(lambda value, _: _trimmed(fmt.number(value)))
-    axes.yaxis.set_major_formatter(lambda value, _: _trimmed(fmt.si(value)))
+    axes.xaxis.set_major_formatter(lambda value, _: trimmed(fmt.number(value)))
+    axes.yaxis.set_major_formatter(lambda value, _: trimmed(fmt.si(value)))
     axes.minorticks_off()
     axes.set_xlabel("FLOP/byte")
     ends = [low / 1.5, ridge, high * 1.5]

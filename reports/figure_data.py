@@ -245,11 +245,16 @@ class Interval:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Values with their intervals, one below the other. ``reference`` : where nothing favours either side."""
+    """Values with their intervals, one below the other. ``reference`` : where nothing favours either side.
+
+    ``unmarked_as``, ``marked_as`` : what the legend calls usual and marked rows, where there are any of the latter.
+    """
 
     axis: Axis
     rows: tuple[Interval, ...]
     reference: float | None = None
+    unmarked_as: str = "as the first row"
+    marked_as: str = "says something else than the first row"
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from wcbench.reports import curves
+from wcbench.reports import bands, curves, dots, intervals, maps, matrices, roofs, stacks, trees, vector
 from wcbench.reports import format as fmt
 from wcbench.reports.canvas import (
     FONT,
@@ -28,18 +26,26 @@ from wcbench.reports.canvas import (
     write,
 )
 from wcbench.reports.figure_data import (
+    Bands,
     Bar,
     BarPanel,
     Bars,
     CapacityCurves,
+    DotPlot,
+    FigureData,
+    Intervals,
     KnobCurves,
     LiveCurve,
+    Map,
+    Matrix,
     QualityCurves,
     Roofline,
+    Roofs,
+    Stacks,
     StepPoint,
     StepTimes,
+    Tree,
 )
-from wcbench.reports.model import FigureData
 from wcbench.reports.palette import EDGE, GRID, INK, MEDIAN, MUTED, category_color
 
 ROW = 34
@@ -188,53 +194,34 @@ _DRAWERS: dict[type, Callable[[Any, int], Figure]] = {
     KnobCurves: curves.knob,
     QualityCurves: curves.quality,
     Roofline: curves.roofline,
+    Map: maps.draw_map,
+    Stacks: stacks.draw_stacks,
+    Tree: trees.draw_tree,
+    DotPlot: dots.draw_dots,
+    Intervals: intervals.draw_intervals,
+    Bands: bands.draw_bands,
+    Matrix: matrices.draw_matrix,
+    Roofs: roofs.draw_roofs,
 }
 
 
 # --- SVG ----------------------------------------------------------------------------------------------------------
 
-_THEME = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)", EDGE: "var(--edge)", MEDIAN: "var(--median)"}
+Theme = Literal["page", "print"]
 
 
-def svg(data: FigureData, *, width: int, prefix: str, label: str) -> str:
-    """Some data as an ``<svg>`` element to stand inside a page.
+def svg(data: FigureData, *, width: int, prefix: str, label: str, theme: Theme = "page") -> str:
+    """Some data as an ``<svg>`` element to stand inside a page, in the colours of the page's theme.
 
     Parameters
     ----------
     prefix : goes before every id, so that several figures can share a page.
     label : what the figure shows, for people who do not see it.
+    theme : "page" takes the colours of the page, light or dark; "print" is `print_svg`, which no page's ids meet.
     """
-    figure = draw(data, width)
-    buffer = io.StringIO()
-    with style():
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _inline(buffer.getvalue(), prefix, label)
+    return print_svg(data, width, label) if theme == "print" else vector.inline(draw(data, width), prefix, label)
 
 
-def _inline(text: str, prefix: str, label: str) -> str:
-    """matplotlib's file as an element: no prolog, no rules for the whole page, own ids, the page's colours."""
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r"<style[^>]*>.*?</style>\s*", "", text, flags=re.DOTALL)  # its `*` selector would hit the page
-    text = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', text)
-    text = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\g<1>{prefix}-", text)
-    text = re.sub(r'\bd="[^"]+"', _hundredths, text)
-    for color, variable in _THEME.items():
-        text = text.replace(color, variable)
-    box = re.search(r'viewBox="[^"]+"', text)
-    assert box is not None, "matplotlib writes a viewBox"
-    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    opening = f'<svg {box[0]} role="img" aria-label="{_attribute(label)}" {spaces}>'
-    return re.sub(r"<svg[^>]*>", lambda _: opening, text, count=1).strip()
-
-
-def _hundredths(path: re.Match[str]) -> str:
-    """Hundredths of a pixel are enough, and half of the size."""
-    return re.sub(r"(\.\d\d)\d+", r"\1", path[0])
-
-
-def _attribute(text: str) -> str:
-    from markupsafe import escape
-
-    return str(escape(fmt.prose(text)))
+def print_svg(data: FigureData, width: int = WIDE, label: str = "") -> str:
+    """Some data as an SVG file that stands alone: dark ink for light paper, letters of DejaVu Sans."""
+    return vector.standalone(draw(data, width), label)

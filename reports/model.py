@@ -17,6 +17,8 @@ from wcbench.reports.figure_data import FigureData
 from wcbench.reports.format import ColumnText, Kind
 from wcbench.reports.format import column as column_text
 
+ONE_PARAGRAPH = 600
+"""Characters up to which a lead is one paragraph."""
 _ID = re.compile(r"[a-z][a-z0-9-]*\Z")
 
 
@@ -193,6 +195,12 @@ class Report:
             if name in seen:
                 raise WcbenchError(f"Two parts of the report have the id '{name}'.", "Links would be ambiguous.")
             seen.add(name)
+
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The lead as it is set: in one paragraph where it is short, else a sentence each."""
+        whole = " ".join(self.lead)
+        return self.lead if len(whole) > ONE_PARAGRAPH else (whole,) if whole else ()
 
     def _ids(self) -> Iterator[str]:
         for section in self.sections:

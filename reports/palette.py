@@ -69,6 +69,9 @@ TIMELINE = {
 
 UNKNOWN = "#c9ced6"
 
+GROUPS = ("#0072b2", "#d55e00", "#009e73", "#c46a9b", "#8c6d46", "#7a5c99", "#767c85")
+"""Groups of workloads, in their order. Each has a shape besides; all stand out from white and from a dark page."""
+
 
 def _key(category: str) -> str:
     return prose(category).casefold()

@@ -49,6 +49,12 @@ def terminal_view(summary: Mapping[str, Any], section: str | None = None, rows: 
     return terminal_section(found[0], rows)
 
 
+def terminal_report(report: Report, rows: int = _ROWS) -> RenderableType:
+    """Any report: its answer, then every section but where it comes from."""
+    parts = [terminal_section(part, rows) for part in report.sections if part.id != "provenance"]
+    return Group(terminal_lead(report), *parts)
+
+
 def terminal_section(section: Section, rows: int = _ROWS) -> RenderableType:
     """One section; tables show their first ``rows`` rows."""
     parts: list[RenderableType] = [Rule(section.title, align="left")]

@@ -26,7 +26,7 @@ HOMES = {
     "analysis": "wcbench/analysis",
     "reports": "wcbench/reports",
 }
-DATA = (".py", ".toml", ".typed", ".html", ".css", ".typ", ".svg", ".json")
+DATA = (".py", ".toml", ".typed", ".html", ".css", ".js", ".typ", ".svg", ".json")
 
 
 def package_files(root: Path) -> set[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -19,15 +20,14 @@ from wcbench.analysis.cluster import cluster
 from wcbench.analysis.reference import load_reference
 from wcbench.analysis.study import Settings, load_study
 from wcbench.analysis.study_records import newest, settings_text
-from wcbench.analysis.study_run import Asked, Capture, run
+from wcbench.analysis.study_run import Asked, Capture, default_also, run
 from wcbench.cli import main
-from wcbench.cli.study import parse_changes
-from wcbench.errors import RecordError, UsageError, WcbenchError
-from wcbench.profilers import changes
+from wcbench.cli.study import CHANGES, parse_changes, parse_fraction
+from wcbench.errors import RecordError, UsageError
+from wcbench.profilers.change_jobs import Job, run_jobs
 
-pytestmark = pytest.mark.slow  # each captures tasks: half a minute in all
-
-TASKS = ("spatial-transformer", "recommendation", "image-classification", "learning-to-rank")
+FEW = ("spatial-transformer", "recommendation", "image-classification")
+TASKS = (*FEW, "learning-to-rank")
 RPR = "aibench-training-v1.1-rpr"
 QUICK = Settings(clusters=3, gap_draws=3, draws=10, permutations=19, robust=False)
 
@@ -64,11 +64,20 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny record of each task's operators."""
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny record of the operators of the three quickest tasks."""
     root = tmp_path_factory.mktemp("records") / "runs"
-    for task in TASKS:
+    for task in FEW:
         api.profile(task, device="cpu", passes=["operators"], preset="tiny", runs=root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def runs(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of all four."""
+    root = tmp_path_factory.mktemp("more") / "runs"
+    shutil.copytree(few, root)
+    api.profile(TASKS[-1], device="cpu", passes=["operators"], preset="tiny", runs=root)
     return root
 
 
@@ -93,6 +102,35 @@ def _few_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
+def test_three_records_make_a_study_with_every_table(cli: Cli, few: Path, tmp_path: Path) -> None:
+    arguments = ["study", *FEW, "--runs", few, "-o", tmp_path / "mine", "--changes", "1", "--jobs", "1"]
+    ended = cli(*arguments)
+    assert ended.code == 0, ended.err
+    assert "[features 3/3]" in ended.err
+    assert ended.out.rstrip().endswith(f"Wrote {tmp_path / 'mine'}")
+    study = load_study(tmp_path / "mine")
+    assert all(name in ended.out for name in study.members)
+    assert study.document["changes"]["made"] == 3  # the batch doubled, of each
+    assert set(study.document["tables"]) == set(study.tables) >= {
+        "features", "values", "points", "distances", "curve", "subset", "costs", "changes", "moves", "hotspots",
+        "categories", "hotspot_counts", "hotspot_functions", "hotspot_overlap", "miss_ratios", "roofline", "draws",
+    }  # fmt: skip
+    assert set(study.tables["hotspots"]["source"]) == {"roofline-predicted"}
+    misses = study.tables["miss_ratios"]
+    assert all(rows.sort_values("capacity")["miss_ratio"].is_monotonic_decreasing for _, rows in
+               misses.groupby("workload"))  # fmt: skip
+    roof = study.tables["roofline"].set_index("workload")
+    assert roof["intensity"].to_dict() == pytest.approx((roof["flops"] / roof["bytes"]).to_dict())
+    assert (roof["attainable"] <= study.document["roofline"]["peak_flops"]).all()
+    assert study.document["table"]["conditions"]["precision"] == ["fp32"]
+    assert cli(*arguments).code == 0
+    again = load_study(tmp_path / "mine")
+    assert again.answer == study.answer
+    for name, frame in study.tables.items():
+        pd.testing.assert_frame_equal(again.tables[name], frame)
+
+
+@pytest.mark.slow
 def test_a_study_of_records_says_its_answer_and_goes_on_where_it_stopped(cli: Cli, runs: Path, tmp_path: Path) -> None:
     arguments = ["study", *TASKS, "--runs", runs, "-o", tmp_path / "mine", "--changes", "1", "--jobs", "1"]
     ended = cli(*arguments)
@@ -123,6 +161,7 @@ def test_a_study_of_records_says_its_answer_and_goes_on_where_it_stopped(cli: Cl
     assert space.radius == study.document["radius"]["r_star"]
 
 
+@pytest.mark.slow
 def test_json_alone_goes_to_standard_output(cli: Cli, runs: Path, tmp_path: Path) -> None:
     ended = cli("study", *TASKS, "--runs", runs, "-o", tmp_path / "s", "--changes", "none", "--jobs", "1", "--json")
     assert ended.code == 0, ended.err
@@ -140,89 +179,12 @@ def test_quiet_says_nothing_on_standard_error(cli: Cli, table: Path, tmp_path: P
     assert "Wrote" not in ended.out
 
 
-def test_a_batch_on_an_exact_line_needs_no_second_fit(runs: Path, tmp_path: Path) -> None:
-    """The values that are taken from the record are those that counting all over again gives."""
-    found = record.load(next((runs / "spatial-transformer").iterdir()))
-    job = changes.Job("x", str(found.path), str(tmp_path), "wcbench.analysis.study_rows:evaluate_record",
-                      {"features": ["operators"]}, changes=1)  # fmt: skip
-    done = changes.run_job(job)
-    assert (done.made, done.failed) == (2, {})
-    quick = pd.read_parquet(tmp_path / "batch_x2.values.parquet").set_index("feature")
-    batch = found.manifest.passes["operators"].batch_size
-    assert batch is not None
-    whole = api.profile("spatial-transformer", device="cpu", passes=["operators"], preset="tiny", batch_size=2 * batch,
-                        save=False)  # fmt: skip
-    from wcbench.analysis.features import evaluate
-
-    full = evaluate(whole, "operators").set_index("feature")["value"]
-    assert quick["remark"].str.contains("exact").sum() >= 2
-    pd.testing.assert_series_equal(quick["value"].loc[full.index], full, rtol=1e-9)
-
-
-# --- changes ----------------------------------------------------------------------------------------------------------
-
-
-class Planned:
-    presets: ClassVar[Mapping[str, Any]] = {}
-    variants: ClassVar[Mapping[str, str]] = {"wide": "wider"}
-    length: ClassVar[str | None] = "seq"
-
-
-def info_of(**settings: Any) -> record.PassInfo:
-    return record.PassInfo(preset="paper", settings={"batch_size": 8, **settings}, batch_size=8, samples=8,
-                           precision="fp32", device="cpu", tensors="fake", seed=0, steps=2, warmup=1,
-                           seconds=1.0)  # fmt: skip
-
-
-def test_all_kinds_of_changes_come_in_turn() -> None:
-    found = changes.plan(Planned(), info_of(seq=100, attention="sdpa", zipf=None), None, 99)  # type: ignore[arg-type]
-    assert [(c.name, c.refit) for c in found.changes] == [
-        ("batch x2", False), ("bf16", True), ("length x0.75", True), ("variant wide", True), ("attention eager", True),
-        ("batch x1/2", False), ("length x1.25", True),
-    ]  # fmt: skip
-    assert found.changes[2].options == {"sequence_length": 75}
-    assert "know no values" in found.skipped["ids"]
-    few = changes.plan(Planned(), info_of(seq=100), None, 2)  # type: ignore[arg-type]
-    assert [c.name for c in few.changes] == ["batch x2", "bf16"]
-    assert few.skipped["batch x1/2"] == "beyond the 2 changes asked for"
-
-
-def test_a_variant_is_changed_into_the_model_of_the_suite() -> None:
-    found = changes.plan(Planned(), info_of(), "wide", 99)  # type: ignore[arg-type]
-    assert [c.options for c in found.changes if c.kind == "variant"] == [{"variant": None}]
-
-
-def test_long_tasks_are_shared_out_and_go_first(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {"a": 1.0, "b": 100.0}
-    monkeypatch.setattr(changes, "_seconds", lambda job: seconds[job.workload])
-    jobs = [changes.Job(name, "", "", "", changes=9) for name in "ab"]
-    found = changes._shared_out(jobs, 2)
-    assert [(j.workload, j.part, j.parts) for j in found] == [("b", 0, 2), ("b", 1, 2), ("a", 0, 1)]
-
-
-def test_a_change_that_fails_is_kept_with_its_reason(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: Any, **__: Any) -> record.Profile:
-        raise WcbenchError("it cannot be")
-
-    monkeypatch.setattr(changes, "_captured", failing)
-    found = next((runs / "recommendation").iterdir())
-    job = changes.Job("x", str(found), str(tmp_path), "wcbench.analysis.study_rows:evaluate_record",
-                      {"features": ["params_trainable"]}, changes=1)  # fmt: skip
-    assert changes.run_job(job).failed == {"batch x2": "it cannot be"}
-    monkeypatch.undo()
-    assert changes.run_job(job).failed == {"batch x2": "it cannot be"}
-
-
 # --- suites -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def papers(runs: Path, tmp_path: Path) -> Path:
+def posing(records: Path, root: Path) -> Path:
     """The tiny records, posing as records at preset paper."""
-    root = tmp_path / "papers"
-    shutil.copytree(runs, root)
+    shutil.copytree(records, root)
     for file in root.rglob(record.MANIFEST):
         data = json.loads(file.read_text())
         data["passes"]["operators"]["preset"] = "paper"
@@ -230,13 +192,18 @@ def papers(runs: Path, tmp_path: Path) -> Path:
     return root
 
 
+@pytest.fixture
+def papers(runs: Path, tmp_path: Path) -> Path:
+    return posing(runs, tmp_path / "papers")
+
+
 def settings_of(root: Path, task: str) -> Mapping[str, Any]:
     found = next((root / task).iterdir())
     return record.load(found).manifest.passes["operators"].settings
 
 
-def test_only_a_record_that_is_as_the_suite_has_it_is_taken(papers: Path, runs: Path) -> None:
-    task = "recommendation"
+def test_only_a_record_that_is_as_the_suite_has_it_is_taken(few: Path, tmp_path: Path) -> None:
+    task, papers, runs = "recommendation", posing(few, tmp_path / "papers"), few
     settings = settings_of(papers, task)
     assert newest(papers, task, settings) == next((papers / task).iterdir())
     assert newest(papers, task, {**settings, "batch_size": 3}) is None
@@ -262,7 +229,7 @@ def capture(papers: Path, failing: Sequence[str] = ()) -> tuple[Capture, list[st
         return [(t, None, "out of memory") if t in failing else (t, _copied(papers, t), None) for t in tasks]
 
     def derive(jobs: Sequence[Mapping[str, Any]], told: Any) -> list[tuple[str, Mapping[str, str], str | None]]:
-        done = changes.run_jobs([changes.Job(**{**job, "footprint": 0}) for job in jobs])
+        done = run_jobs([Job(**{**job, "footprint": 0}) for job in jobs])
         return [(job.workload, job.failed, job.error) for job in done]
 
     def settings(task: str) -> Mapping[str, Any]:
@@ -280,6 +247,7 @@ def _copied(papers: Path, task: str) -> Path:
     return target
 
 
+@pytest.mark.slow
 def test_what_a_suite_lacks_is_profiled_first_and_named(papers: Path, tmp_path: Path) -> None:
     made, asked = capture(papers)
     study = run(Asked(suites=(RPR,), changes=0, settings=QUICK, out=tmp_path / "s", root=papers), made)
@@ -289,6 +257,7 @@ def test_what_a_suite_lacks_is_profiled_first_and_named(papers: Path, tmp_path: 
     assert study.document["table"]["workloads"] == ["image-classification", "learning-to-rank", "object-detection"]
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_is_left_out_and_said(papers: Path, tmp_path: Path) -> None:
     made, _ = capture(papers, failing=["object-detection"])
     with pytest.raises(UsageError, match="3 workloads"):  # two remain
@@ -324,11 +293,17 @@ def test_a_table_of_ones_own(cli: Cli, table: Path, tmp_path: Path) -> None:
         (["--suite", RPR, "--against", RPR], "cannot be compared with itself"),
         (["--suite", RPR, "--changes", "some"], "--changes some is refused."),
         (["--suite", RPR, "--jobs", "0"], "--jobs 0 is refused."),
+        (["--suite", RPR, "--max-variation", "much"], "--max-variation much is refused."),
+        (["--suite", RPR, "--max-variation", "2%"], "meets the conditions on members"),
+        (["--suite", RPR, "--population", "nobody.csv"], "There is no file nobody.csv."),
+        (["--suite", RPR, "--also", "mlperf-training-current"], "Name it with --against."),
+        (["--suite", RPR, "--against", "mlperf-training-v0.7", "--also", RPR], "is compared already"),
         (["--suite", RPR, "--features", "flops"], "Unknown feature or set 'flops'."),
         (["--suite", RPR, "--recipe", "ours"], "Unknown recipe 'ours'."),
         (["--suite", RPR, "nothing"], "No record 'nothing'"),
         (["--table", "nowhere.csv"], "There is no file nowhere.csv."),
         (["--table", "x.csv", "--suite", RPR], "A study is of a table, of records or of suites."),
+        (["--table", "x.csv", "--require-metric"], "does not tell of metrics"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(cli: Cli, arguments: list[str], match: str) -> None:
@@ -353,14 +328,42 @@ def test_numbers_of_changes() -> None:
             parse_changes(text)
 
 
-def test_records_of_one_workload_twice_are_refused(cli: Cli, runs: Path, tmp_path: Path) -> None:
-    folder = next((runs / "recommendation").iterdir())
+def test_fractions() -> None:
+    assert [parse_fraction(text, "--x") for text in ("2%", "0.02", " 10 %", "0")] == [0.02, 0.02, 0.1, 0.0]
+    for text in ("-1%", "nan", "", "two"):
+        with pytest.raises(UsageError, match="--x"):
+            parse_fraction(text, "--x")
+
+
+def test_the_current_mlperf_is_compared_with_an_older_one_only() -> None:
+    assert default_also(["aibench-training-v1.1"], "mlperf-training-v0.7") == ("mlperf-training-current",)
+    assert default_also(["aibench-training-v1.1"], "mlperf-training-current") == ()
+    assert default_also(["mlperf-training-current"], "mlperf-training-v0.7") == ()
+    assert default_also(["mlperf-training-v0.7"], "aibench-training-v1.1") == ()
+    assert default_also([], "mlperf-training-v0.7") == ()
+
+
+def test_one_of_each_kind_of_change_is_the_default_everywhere() -> None:
+    assert inspect.signature(api.study).parameters["changes"].default == CHANGES == 4
+
+
+def test_a_population_goes_along_with_a_table(cli: Cli, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "fleet.csv").write_text("workload,weight\njob0,1\njob1,3\nelsewhere,4\n")
+    ended = cli("study", "--table", table, "--radius", "0.1", "--population", "fleet.csv")
+    assert ended.code == 0, ended.err
+    assert "at least 50% of fleet, by weight, lies within r = 0.1 of a task of jobs" in " ".join(ended.out.split())
+    assert load_study(tmp_path / "studies" / "jobs").document["population"]["placed"] == 0.5
+
+
+def test_records_of_one_workload_twice_are_refused(cli: Cli, few: Path, tmp_path: Path) -> None:
+    folder = next((few / "recommendation").iterdir())
     shutil.copytree(folder, tmp_path / "copy")
-    ended = cli("study", folder, tmp_path / "copy", "--runs", runs)
+    ended = cli("study", folder, tmp_path / "copy", "--runs", few)
     assert ended.code == 2
     assert "Two records are of the workload 'recommendation'" in ended.err
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_where_no_folder_is_named(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     study = api.study(TASKS, root=runs, changes=0, jobs=1)

@@ -10,7 +10,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wcbench.api import doctor, export, load, profile, profile_suite, read, report, runs, summary, sweep
+    from wcbench.analysis.study import load_study
+    from wcbench.api import (
+        diff,
+        doctor,
+        export,
+        load,
+        place,
+        profile,
+        profile_suite,
+        read,
+        report,
+        runs,
+        study,
+        summary,
+        sweep,
+    )
     from wcbench.errors import WcbenchError
     from wcbench.record import Profile
     from wcbench.tasks.base import Built, Config, Settings, Task
@@ -22,14 +37,18 @@ _HOMES = {
     "Settings": "wcbench.tasks.base",
     "Task": "wcbench.tasks.base",
     "WcbenchError": "wcbench.errors",
+    "diff": "wcbench.api",
     "doctor": "wcbench.api",
     "export": "wcbench.api",
     "load": "wcbench.api",
+    "load_study": "wcbench.analysis.study",
+    "place": "wcbench.api",
     "profile": "wcbench.api",
     "profile_suite": "wcbench.api",
     "read": "wcbench.api",
     "report": "wcbench.api",
     "runs": "wcbench.api",
+    "study": "wcbench.api",
     "summary": "wcbench.api",
     "sweep": "wcbench.api",
 }
@@ -41,14 +60,18 @@ __all__ = [
     "Settings",
     "Task",
     "WcbenchError",
+    "diff",
     "doctor",
     "export",
     "load",
+    "load_study",
+    "place",
     "profile",
     "profile_suite",
     "read",
     "report",
     "runs",
+    "study",
     "summary",
     "sweep",
 ]
@@ -62,3 +85,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext wcbench`` in a notebook: registers ``%%wcbench`` (wcbench/magic.py)."""
+    importlib.import_module("wcbench.magic").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext wcbench``."""
+    importlib.import_module("wcbench.magic").unload(shell)

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 from wcbench import record
 from wcbench.errors import RecordError, UsageError, WcbenchError
-from wcbench.files import HeldFolder, write_whole
+from wcbench.files import HeldFolder
 from wcbench.lookup import find_run, list_runs, run_folder, runs_root
 from wcbench.record import Profile
 from wcbench.tasks import catalog
 
 if TYPE_CHECKING:
+    from wcbench.analysis.diff import Diff
     from wcbench.analysis.placement import Placement
     from wcbench.analysis.study import Study
     from wcbench.analysis.sweep import Point, Sweep
     from wcbench.profilers.doctor import Check
     from wcbench.profilers.request import Progress
     from wcbench.profilers.suite import TaskRun
+    from wcbench.reports.document import Made
     from wcbench.tasks.base import Task
 
 
@@ -222,16 +224,9 @@ def sweep_page(made: Sweep, out: str | Path | None = None) -> Path:
 
     Raises UsageError where no point has a saved record and no file is named.
     """
-    from wcbench.reports.html import render_html
-    from wcbench.reports.sweep import sweep_report
+    from wcbench.reports.build import of_sweep
 
-    saved = [point.profile.path for point in made.points if point.profile is not None and point.profile.path]
-    if out is None and not saved:
-        raise UsageError("No point of the sweep was saved, so it has no folder.", "Name a file with `out`.")
-    target = Path(out) if out is not None else Path(saved[0]).with_name(f"sweep-{Path(saved[0]).name}.html")
-    text = render_html(sweep_report(made))
-    write_whole(target, lambda file: file.write_text(text, encoding="utf-8"))
-    return target
+    return of_sweep(made).save(out, force=True)
 
 
 def read(
@@ -308,12 +303,16 @@ def study(
     *,
     suites: Sequence[str] = (),
     against: str | None = None,
+    also: Sequence[str] | None = None,
     features: str | Sequence[str] = "operators",
     table: str | Path | None = None,
     recipe: str = "wcbench",
     mix: bool = False,
     radius: float | None = None,
-    changes: int | None = None,
+    changes: int | None = 4,
+    require_metric: bool = False,
+    max_variation: float | None = None,
+    population: str | Path | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
     root: str | Path | None = None,
@@ -328,10 +327,14 @@ def study(
     runs : records, or what `load` takes. Or ``suites`` : ids of suites, whose tasks are profiled where no record of
         their operators at preset paper is there. Or ``table`` : a CSV of workloads x metrics with its units.
     against : id of the suite to compare with; of a table, a word of its column suite.
+    also : further suites that both are compared with; None takes the current MLPerf where ``against`` is an older one.
     features : a set ("operators", "gpu", "training", "core", "aibench5", "all") or names.
     recipe : "aibench2021" sets the paper's own way beside ours. ``mix`` : let presets, devices and precisions mix.
     radius : in place of r*, which is the distance of a workload to itself under ``changes`` (at most so many a
-        workload; None: all, 0: none).
+        workload, one of each kind first; None: all, 0: none).
+    require_metric, max_variation : conditions on members of the subset, as AIBench's RPR subset has them: a target on a
+        metric, and a run-to-run variation of at most this fraction, as the suite's file tells them.
+    population : a CSV of items with weights, for the share of them within r* of each suite.
     out : folder of the study: finished parts are kept there, and a study that was stopped goes on. None keeps nothing.
     jobs : tasks at a time, each in a process of its own; None is one a core. ``root`` : folder of all records.
     told : called as ``told(stage, done, total, text)``.
@@ -340,27 +343,26 @@ def study(
     ------
     UsageError, ReadError, RecordError : see `wcbench.errors`. A task that fails is left out, and named in the result.
     """
-    from wcbench.analysis import study as made
-    from wcbench.analysis.study_run import ALL, Asked, check_folder, run
+    from wcbench.analysis.study import Settings
+    from wcbench.analysis.study_run import ALL, Asked, Capture, default_also, run, run_table
+    from wcbench.profilers.study_capture import StudyTasks
 
-    settings = made.Settings(radius=radius, recipe=recipe, seed=seed)
+    settings = Settings(
+        radius=radius, recipe=recipe, require_metric=require_metric, max_variation=max_variation, seed=seed
+    )
     folder = None if out is None else Path(out)
+    people = None if population is None else Path(population)
     if table is not None:
-        from wcbench.analysis.study_table import table_inputs
-
         if runs or suites:
             raise UsageError("A study is of a table, of records or of suites.", "Give one of the three.")
-        if folder is not None:
-            check_folder(folder)
-        found = made.make_study(table_inputs(Path(table), against), settings)
-        if folder is not None:
-            found.save(folder)
-        return found
+        return run_table(Path(table), against, settings, population=people, out=folder)
     asked = Asked(
         runs=[entry if isinstance(entry, Profile) else load(entry, runs=root) for entry in runs],
         suites=tuple(suites),
         against=against,
+        also=default_also(suites, against) if also is None else tuple(also),
         features=(features,) if isinstance(features, str) else tuple(features),
+        population=people,
         mix=mix,
         changes=ALL if changes is None else changes,
         settings=settings,
@@ -368,44 +370,8 @@ def study(
         root=runs_root(root),
         command=command or ("wcbench.study(...)",),
     )
-    return run(asked, _study_capture(jobs, asked.root), told)
-
-
-def _study_capture(jobs: int | None, root: Path) -> Any:
-    """What a study runs tasks with."""
-    from wcbench.analysis.study_run import Capture, Told
-    from wcbench.machine import cpu
-
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"--jobs {jobs} is refused.", "Give a whole number from 1 up.")
-    count = jobs or cpu()["usable_cores"] or 1
-
-    def settings(task: str) -> Mapping[str, Any]:
-        from wcbench.profilers.changes import counted_settings
-        from wcbench.tasks.load import load_task
-
-        return counted_settings(load_task(task), "paper")
-
-    def profiled(tasks: Sequence[str], tell: Told) -> list[tuple[str, Path | None, str | None]]:
-        from wcbench.profilers.suite import profile_tasks
-
-        def one(run: TaskRun, done: int, total: int) -> None:
-            tell("profile", done, total, f"{run.task}: {run.error or f'{run.seconds:.0f} s'}")
-
-        record.check_place(root / "new", force=False)
-        options = {"passes": ["operators"], "preset": "paper", "runs": root}
-        return [(r.task, r.path, r.error) for r in profile_tasks(tasks, options, jobs=count, told=one)]
-
-    def derived(asked: Sequence[Mapping[str, Any]], tell: Told) -> list[tuple[str, Mapping[str, str], str | None]]:
-        from wcbench.profilers.changes import Job, JobDone, run_jobs
-
-        def one(job: JobDone, done: int, total: int) -> None:
-            tell("features", done, total, f"{job.workload}: {job.error or f'{job.made} made, {job.kept} kept'}")
-
-        found = run_jobs([Job(**entry) for entry in asked], at_a_time=count, told=one)
-        return [(job.workload, job.failed, job.error) for job in found]
-
-    return Capture(settings, profiled, derived)
+    tasks = StudyTasks(jobs, asked.root)
+    return run(asked, Capture(tasks.settings, tasks.profile, tasks.derive), told)
 
 
 def _resolve(task: Any) -> tuple[str, str | None, Task]:
@@ -481,36 +447,84 @@ def summary(run: Profile, *, redact: bool = False, on: str | None = None) -> dic
     return result
 
 
-def report(
-    run: Profile | str | Path,
-    out: str | Path | None = None,
-    *,
-    runs: str | Path | None = None,
-    redact: bool = True,
-    on: str | None = None,
-    force: bool = False,
-) -> Path:
-    """Write the characterization report of a record as one self-contained HTML file, and return its path.
+def diff(
+    a: Profile | str | Path, b: Profile | str | Path, *, runs: str | Path | None = None, on: str | None = None
+) -> Diff:
+    """Compare two records: conditions, time of a step, where the difference lies, work and memory (docs/diff.md).
 
     Parameters
     ----------
-    run : a record in hand, or what `load` takes.
-    out : the file; None puts ``report.html`` into the record's folder. An existing one is kept unless ``force``.
-    redact : hide home paths, user and host names (on by default: reports are shared).
-    on : device of the roofline where it is not the record's own GPU, e.g. "h100-sxm".
-    """
-    from wcbench.reports.html import render_html
-    from wcbench.reports.profile_report import profile_report
+    a, b : records in hand, or what `load` takes; ratios are B / A, differences B - A.
+    on : device of the rooflines where it is not the records' own GPU.
 
-    found = run if isinstance(run, Profile) else load(run, runs=runs)
-    if out is None and found.path is None:
-        raise UsageError("This record was not saved, so it has no folder for its report.", "Name a file with `out`.")
-    target = Path(out) if out is not None else Path(found.path or ".") / "report.html"
-    if target.exists() and not force:
-        raise RecordError(f"{target} exists and is left as it is.", "Choose another file, or replace it with --force.")
-    text = render_html(profile_report(summary(found, redact=redact, on=on)))
-    write_whole(target, lambda file: file.write_text(text, encoding="utf-8"))
-    return target
+    Raises
+    ------
+    UsageError : there is no such record, or the two have nothing in common.
+    """
+    from wcbench.analysis.diff import diff as compared
+
+    first, second = (run if isinstance(run, Profile) else load(run, runs=runs) for run in (a, b))
+    return compared(first, second, on)
+
+
+def report(
+    what: Profile | Study | str | Path,
+    out: str | Path | None = None,
+    *,
+    against: Profile | str | Path | None = None,
+    pdf: bool = False,
+    paper: str = "a4",
+    runs: str | Path | None = None,
+    redact: bool = True,
+    anonymize: bool = False,
+    on: str | None = None,
+    force: bool = False,
+) -> Path:
+    """Write the report of a record, of two compared, or of a study as one self-contained file, and return its path.
+
+    Parameters
+    ----------
+    what : a record or a study in hand, the folder of a study, or what `load` takes.
+    out : the file; None puts ``report.html`` into the record's or study's folder. An existing one is kept unless
+        ``force``.
+    against : a second record, to compare the first one with.
+    pdf : write a tagged PDF instead of HTML (as a name that ends in .pdf does), on ``paper`` "a4" or "letter".
+    redact : hide home paths, user and host names (on by default: reports are shared).
+    anonymize : hide names of kernels, modules, files and of operators that are not of a public library, too.
+    on : device of the roofline where it is not the record's own GPU, e.g. "h100-sxm".
+
+    Raises
+    ------
+    UsageError : there is no such record or study, or no folder for the file. RecordError : the file exists.
+    """
+    made = make_report(what, against=against, runs=runs, redact=redact, anonymize=anonymize, on=on)
+    return made.save(out, pdf=pdf, paper=paper, force=force)
+
+
+def make_report(
+    what: Profile | Study | str | Path,
+    *,
+    against: Profile | str | Path | None = None,
+    runs: str | Path | None = None,
+    redact: bool = True,
+    anonymize: bool = False,
+    on: str | None = None,
+) -> Made:
+    """The report itself, not yet written: `to_dict` gives all of its numbers unrounded; options as in `report`."""
+    from wcbench.analysis.study import Study, load_study
+    from wcbench.reports import build
+
+    folder = Path(what) if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "study.json")) else None
+    study_ = load_study(folder) if folder is not None else what
+    if isinstance(study_, Study):
+        if against is not None:
+            raise UsageError("Two studies are not compared.", "Name records, or use `wcbench study --against`.")
+        return build.of_study(study_, folder, redact=redact, anonymize=anonymize)
+    first = study_ if isinstance(study_, Profile) else load(study_, runs=runs)
+    if against is None:
+        return build.of_profile(first, redact=redact, anonymize=anonymize, on=on)
+    second = against if isinstance(against, Profile) else load(against, runs=runs)
+    return build.of_two(diff(first, second), (first, second), redact=redact, anonymize=anonymize)
 
 
 def export(
@@ -521,6 +535,7 @@ def export(
     form: str = "csv",
     runs: str | Path | None = None,
     redact: bool = True,
+    anonymize: bool = False,
     force: bool = False,
     note: Callable[[str], None] | None = None,
 ) -> Path:
@@ -533,13 +548,14 @@ def export(
     table : the table (docs/record.md); ``form`` "pyprof" needs none.
     form : "csv", "parquet" or "pyprof".
     redact : hide home paths, user and host names (on by default: exports are shared).
+    anonymize : hide names of kernels, modules, files and of operators that are not of a public library, too.
     note : is told what is missing in the file and why; a warning is given without it.
     """
     from wcbench.analysis.export import export as write
 
     found = run if isinstance(run, Profile) else load(run, runs=runs)
     target = None if out is None else Path(out)
-    done = write(found, target, table=table, form=form, redacted=redact, force=force)
+    done = write(found, target, table=table, form=form, redacted=redact, anonymize=anonymize, force=force)
     if done.note is not None:
         if note is None:
             warnings.warn(done.note, stacklevel=2)

@@ -58,6 +58,9 @@ VIEWS = Registry(
         Row("summary", "wcbench.analysis.summary:summary"),
         Row("html", "wcbench.reports.notebook:profile_html"),
         Row("text", "wcbench.reports.notebook:profile_text"),
+        Row("figures", "wcbench.reports.plot:names"),
+        Row("figure", "wcbench.reports.plot:draw"),
+        Row("headline", "wcbench.analysis.headline:headline"),
     ],
 )
 
@@ -230,6 +233,23 @@ class Profile:
         missing and why.
         """
         return VIEWS.load(name)(self, **options)
+
+    def figures(self) -> list[str]:
+        """Names of the figures that `figure` draws, in the report's order."""
+        names: list[str] = self.view("figures")
+        return names
+
+    def figure(self, name: str, **options: Any) -> Any:
+        """A figure of the report as matplotlib's, ready to be shown, changed or saved: ``figure("hotspots")``.
+
+        ``width`` is in CSS pixels. Raises UnknownNameError, with the nearest name, where the record has no such figure.
+        """
+        return VIEWS.load("figure")(self, name, **options)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: the record's conditions and headline figures; `pandas.concat` of several compares records."""
+        frame: pd.DataFrame = self.view("headline")
+        return frame
 
     def _read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """A table of the folder, or some columns of one that needs no upgrade."""

@@ -251,8 +251,12 @@ _TABLES = (
             Column("recorded", "bool", "", "false where the parts are extrapolated from shorter lengths"),
             Column("fixed", "float", "the quantity's", "part that does not depend on the batch"),
             Column("per_sample", "float", "the quantity's per sample", "slope"),
-            Column(
-                "error", "float", "fraction", "greatest deviation of a recorded value from the line, over the value"
+            _optional(
+                "error",
+                "float",
+                "fraction",
+                "greatest deviation of a recorded value from the line, over the value; null where the line is through "
+                "two batches only, which tells none",
             ),
             Column("samples", "ints", "samples", "samples of the steps that were recorded"),
             Column("values", "ints", "the quantity's", "what was recorded at each; empty where extrapolated"),

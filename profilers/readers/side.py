@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import IO, Any
 
-AHEAD = 3
+AHEAD = 6
 """Pieces that are on their way at a time: one in hand, the others so that it never waits."""
 _PIPE_BYTES, _SET_PIPE_BYTES = 1 << 20, 1031
 _LENGTH = 8

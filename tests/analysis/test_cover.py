@@ -125,6 +125,15 @@ def test_toy_line_costs() -> None:
         within_budget(d, costs, 0.5)
 
 
+def test_costs_in_any_unit_choose_the_same() -> None:
+    """With a row of 1e15 the solver finds no solution at all, so it is told parts of the largest."""
+    d = on_line(TOY)
+    costs = np.array([5, 1, 5, 3, 1, 2], np.float64)
+    for unit in (1e-12, 1.0, 1e15):
+        assert chosen(d.values, d.within(1), range(6), 3, unit * costs) == (1, 4, 5)
+    assert chosen(d.values, d.within(1), range(6), 3, np.zeros(6)) in ((1, 3, 5), (1, 4, 5))
+
+
 def test_usarrests_centres(states: Distances) -> None:
     found = Centres(states)
     radii = [round(found.radius(k), 6) for k in range(1, 7)]
@@ -403,3 +412,13 @@ def test_the_cap_is_told() -> None:
     lone = on_line([0] * 7 + [9])
     part = all_optima(lone.within(0), range(8), (0, 7), cap=3)
     assert core(lone.within(0), range(8), part) == (7,)
+
+
+def test_costs_of_any_unit_and_spread_find_the_cheapest_cover() -> None:
+    """Two pairs of workloads, one of each pair free to choose: the cheaper of each, whatever the spread of costs."""
+    values = np.array([[0, 1, 9, 9, 9], [1, 0, 9, 9, 9], [9, 9, 0, 1, 9], [9, 9, 1, 0, 9], [9, 9, 9, 9, 0]], float)
+    near = values <= 1
+    for unit in (1e-9, 1.0, 1e13):
+        for spread in (2.0, 1e6, 1e12):
+            costs = unit * np.array([3.0, 2.0, spread, 5.0, 1.7])
+            assert chosen(values, near, range(5), 3, costs) == (1, 3 if spread > 5 else 2, 4)

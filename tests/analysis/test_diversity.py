@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from wcbench.analysis.diversity import Diversity, Extras, Options, Source, diversity, facets
+from wcbench.analysis.diversity import Diversity, Extras, Options, Source, diversity
+from wcbench.analysis.facets import facets
 from wcbench.analysis.factors import factor_coverage
 from wcbench.analysis.overlap import hotspot_overlaps
 from wcbench.analysis.pairing import pair, relabellings
@@ -391,7 +392,8 @@ def test_facets_are_compared_or_named_as_missing() -> None:
         "learning factors": factor_coverage(both, {n: {"modality": n[0]} for n in names}),
     }
     found = facets(Source(fit, table), "AIBench", "MLPerf", parts, radius=_radius, options=QUICK)
-    assert found.sentence.startswith("Facets compared: 4 of 6 (missing: convergence: epochs to quality")
+    assert found.sentence.startswith("Facets compared: 4 of 6; missing: convergence (epochs to quality")
+    assert found.sources["learning factors"] == "catalogue"
     assert list(found.gaps) == ["convergence", "computation and memory access"]
     assert "No feature remains" in found.gaps["computation and memory access"]
     complexity = found.panels["model complexity"].points
@@ -401,6 +403,40 @@ def test_facets_are_compared_or_named_as_missing() -> None:
     frame = found.to_frame().set_index("facet")
     assert frame["compared"].sum() == 4
     assert "Facets compared: 4 of 6" in repr(found)
+
+
+def test_what_only_a_model_answers_is_named_and_not_counted() -> None:
+    table = drawn(18, 24, 4, sizes=(9, 5))
+    origins = {name: "modelled" if name < "f08" else "exact" for name in table.values.columns}
+    table = replace(table, origins=origins)
+    names = list(table.values.index)
+    both = pair(names[:9], names[9:])
+    times = {"roofline-predicted": {n: {"gemm": 1.0} for n in names}}
+    parts = {
+        "counted": ["f08", "f09", "never[a]", "never[b]"],
+        "both": ["f01", "f09"],
+        "modelled": ["f01", "f02"],
+        "hotspots": hotspot_overlaps(both, times, {"roofline-predicted": "GPU X"}),
+    }
+    found = facets(Source(fit, table), names[:9], names[9:], parts, options=QUICK)
+    assert found.compared == ("counted", "both")
+    assert found.modelled == {"modelled": "modelled", "hotspots": "roofline-predicted on GPU X"}
+    assert found.sentence == (
+        "Facets compared: 2 of 4 (counted without never); only by a model: modelled (modelled), hotspots "
+        "(roofline-predicted on GPU X)."
+    )
+    frame = found.to_frame().set_index("facet")
+    assert frame["source"].to_dict() == {
+        "counted": "exact",
+        "both": "exact, modelled",
+        "modelled": "modelled",
+        "hotspots": "roofline-predicted on GPU X",
+    }
+    assert frame.loc["hotspots", "reason"] == "no distances: see its own table"
+    measured = hotspot_overlaps(both, {**times, "measured CPU": times["roofline-predicted"]},
+                                {"roofline-predicted": "GPU X"})  # fmt: skip
+    found = facets(Source(fit, table), names[:9], names[9:], {"hotspots": measured}, options=QUICK)
+    assert found.sentence == "Facets compared: 1 of 1."
 
 
 def test_a_facet_of_nothing_is_a_gap() -> None:

@@ -15,8 +15,9 @@ import pytest
 from scipy.spatial.distance import pdist, squareform
 
 from wcbench.analysis.features import COLUMNS, definitions, table_of
+from wcbench.analysis.population import Population
 from wcbench.analysis.study import Group, Inputs, Settings, Study, load_study, make_study
-from wcbench.analysis.study_inputs import Changed
+from wcbench.analysis.study_inputs import Changed, Known
 from wcbench.analysis.study_table import default_transform, read_table, table_inputs
 from wcbench.analysis.validation import Metric
 from wcbench.errors import ReadError, RecordError, UnknownNameError, UsageError
@@ -100,6 +101,19 @@ def test_r_star_is_the_quantile_of_the_distances_that_the_changes_make(study: St
     assert d[0, 1] < study.radius < d[0, 2]
 
 
+def test_in_a_space_of_other_versions_a_change_is_measured_from_the_record_itself() -> None:
+    """At ten times every value the changes still move by a factor of 1.1, and not by that and ten."""
+    values = planted()
+    base = make_study(inputs_of(values), QUICK).parts
+    other = make_study(inputs_of(values * 10, changed=None), QUICK).parts
+    assert base is not None
+    assert other is not None
+    plain, own = changed_of(values, 1.1), replace(changed_of(values, 1.1), own=table_of(rows_of(values)))
+    assert own.radius(base.space).value == pytest.approx(plain.radius(base.space).value, rel=1e-9)
+    assert own.radius(other.space).value == pytest.approx(own.radius(base.space).value, rel=1e-9)
+    assert plain.radius(other.space).value > 5 * own.radius(other.space).value
+
+
 def test_the_certificate_holds_by_a_separate_check(study: Study) -> None:
     """Ten lines: every workload has a member within the radius, and no two of the packing share a coverer."""
     d = study.tables["distances"].set_index("workload")
@@ -136,9 +150,9 @@ def test_costs_as_large_as_flops_change_nothing() -> None:
 def test_the_answer_has_three_sentences_that_name_the_members_and_the_cost(study: Study) -> None:
     first, second, third = study.answer
     assert first.startswith("10 of the 12 workloads of the suite are needed, and no fewer, to have one within r* = ")
-    assert all(name in first for name in study.members)
-    assert "FLOPs of a step, counted" in second
-    assert "not measured" in second
+    assert "all but w001 (w000 stands for it), w003 (w002 stands for it) (proof by packing; 4 sets" in first
+    assert second.startswith("One step of each takes ")
+    assert "fewer FLOPs than one step of all (counted, not measured;" in second
     assert "clusters" in third
     assert all(sentence.endswith(".") for sentence in study.answer)
 
@@ -313,6 +327,7 @@ def test_facets_that_are_missing_are_named_in_the_answer(compared: Study) -> Non
     third = compared.answer[2]
     assert f"facets compared: {found['compared']} of 6" in third
     assert all(name in third for name in found["gaps"])
+    assert (found["modelled"], found["compared"] + len(found["gaps"])) == ({}, 6)
 
 
 def test_the_subset_is_compared_with_the_other_suite_and_at_equal_size(compared: Study) -> None:
@@ -321,6 +336,75 @@ def test_the_subset_is_compared_with_the_other_suite_and_at_equal_size(compared:
     assert by_id["subset"]["sizes"] == [len(compared.members), 5]
     assert by_id["subsets"]["sizes"][0] == by_id["subsets"]["sizes"][1]
     assert by_id["subset"]["about"].startswith("narrow alone needs ")
+
+
+def test_conditions_on_members_hold_in_the_subset_and_in_its_stability() -> None:
+    values = planted()
+    known = Known({f"w{i:03d}": i not in (0, 5) for i in range(12)})
+    found = make_study(inputs_of(values, known=known), replace(QUICK, require_metric=True))
+    subset = found.document["subset"]
+    assert subset["refused"] == {"w000": "a target on a metric: no", "w005": "a target on a metric: no"}
+    assert subset["constraints"] == ["a target on a metric"]
+    assert "w001" in found.members  # stands for w000, its twin
+    assert subset["uncovered"] == ["w005"]  # nobody else is near
+    assert found.answer[0].startswith("1 of the 12 workloads of the suite have no permitted member within r* = ")
+    assert "(members must have a target on a metric); the other 11 need 9, and no fewer: w001, " in found.answer[0]
+    assert found.answer[1].startswith("What they save says nothing, as they do not stand for all;")
+    assert found.document["stability"]["frequency"]["w000"] == 0
+    assert not any("w000" in row["members"] for row in found.document["stability"]["blocks"])
+
+
+def test_variation_that_is_not_known_is_not_at_most_a_limit() -> None:
+    known = Known({}, {f"w{i:03d}": 0.01 * i for i in range(1, 12)})
+    found = make_study(inputs_of(planted(), known=known), replace(QUICK, max_variation=0.075)).document["subset"]
+    assert set(found["refused"]) == {"w000", "w008", "w009", "w010", "w011"}
+    assert found["refused"]["w000"].endswith("not known")
+
+
+def test_further_suites_are_compared_with_both_in_a_space_of_their_own() -> None:
+    values = planted(14, 0, seed=3)
+    third = planted(4, 0, seed=5)
+    third.index = pd.Index([f"y{i}" for i in range(4)])
+    names = tuple(values.index)
+    groups = {"studied": Group("one", "one", names[:9]), "against": Group("two", "two", names[9:])}
+    plain = make_study(inputs_of(values, **groups), QUICK)
+    wide = table_of(rows_of(pd.concat([values, third])))
+    also = Group("three", "three", tuple(third.index))
+    text = {"three": "three stands here with 4 tasks (no task here: a fifth)"}
+    found = make_study(inputs_of(values, **groups, also=(also,), wide=wide, incomplete=text), QUICK)
+    assert [one["id"] for one in found.document["comparisons"][3:]] == ["one:three", "two:three"]
+    assert [one["sizes"] for one in found.document["comparisons"][3:]] == [[9, 4], [5, 4]]
+    assert found.document["comparisons"][4]["about"] == text["three"]
+    assert found.answer == plain.answer  # the first comparison and the subset do not see them
+    pd.testing.assert_frame_equal(found.tables["distances"], plain.tables["distances"])
+    assert set(found.tables["rarefaction"]["comparison"]) == {"suites", "subset", "subsets", "one:three", "two:three"}
+
+
+def test_a_population_has_its_share_and_without_one_a_reason() -> None:
+    values = planted()
+    weights = pd.Series({"w000": 3.0, "job": 1.0})
+    raw = pd.DataFrame(np.nan, index=["job", "w000"], columns=list(NAMES))
+    raw.loc["job"] = values.loc["w005"] * 1.001
+    people = Population("the fleet", "fleet.csv", weights.sort_index(), raw)
+    found = make_study(inputs_of(values, population=people), QUICK)
+    assert found.document["population"]["suites"] == [
+        {"suite": "the suite", "share": 1.0, "share_of_placed": 1.0, "tasks": 12}
+    ]
+    assert found.tables["population"].set_index("item")["nearest"].to_dict() == {"job": "w005", "w000": "w000"}
+    none = make_study(inputs_of(values), QUICK)
+    assert none.document["population"] == {"reason": "no population was given (--population FILE)"}
+    assert "population" not in none.tables
+    assert not any("represent" in sentence for sentence in none.answer)
+
+
+def test_a_recipe_that_cannot_be_gone_costs_no_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any, **__: Any) -> Any:
+        raise UsageError("too few workloads")
+
+    monkeypatch.setattr("wcbench.analysis.study.recipe2021", refused)
+    found = make_study(inputs_of(planted()), replace(QUICK, recipe="aibench2021"))
+    assert found.document["recipe2021"] == {"reason": "too few workloads"}
+    assert len(found.members) == 10
 
 
 def test_a_compared_study_is_read_back_too(compared: Study, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from wcbench.reports.figure_data import (
     Bars,
     CapacityCurves,
     Curve,
+    FigureData,
     LiveCurve,
     Roofline,
     RoofPoint,
@@ -28,7 +29,6 @@ from wcbench.reports.figure_data import (
     StepTimes,
 )
 from wcbench.reports.figures import svg
-from wcbench.reports.model import FigureData
 from wcbench.reports.profile_report import profile_report
 
 # Machado, Oliveira and Fernandes 2009, full severity, on linear RGB.

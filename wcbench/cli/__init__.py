@@ -7,6 +7,7 @@ import traceback
 
 import typer
 
+from wcbench.cli.diff import diff
 from wcbench.cli.doctor import doctor
 from wcbench.cli.export import export
 from wcbench.cli.import_ import import_
@@ -29,6 +30,7 @@ app.command("list")(list_)
 app.command("profile")(profile)
 app.command("import")(import_)
 app.command("show")(show)
+app.command("diff")(diff)
 app.command("study")(study)
 app.command("report")(report)
 app.command("place")(place)

@@ -24,6 +24,9 @@ def export(
     keep_names: Annotated[
         bool, typer.Option("--keep-names", help="Do not redact home paths, user and host names.")
     ] = False,
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Hide names of kernels, modules, files and own operators, too.")
+    ] = False,
     runs: RunsOption = None,
     force: ForceOption = False,
     quiet: QuietOption = False,
@@ -36,7 +39,17 @@ def export(
     """
     from wcbench import api
 
-    path = api.export(run, out, table=table, form=form, runs=runs, redact=not keep_names, force=force, note=_note)
+    path = api.export(
+        run,
+        out,
+        table=table,
+        form=form,
+        runs=runs,
+        redact=not keep_names,
+        anonymize=anonymize,
+        force=force,
+        note=_note,
+    )
     closing([f"Wrote {path}"], quiet=quiet, to_stderr=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ROWS = 12
+CHANGES = 4
+"""Changes of each task by default: one of each kind that any task of the catalogue has, as those come first."""
 
 
 def study(
@@ -42,6 +45,11 @@ def study(
         str | None,
         typer.Option(metavar="ID", help="Compare diversity with this suite (of --table: a word of its column suite).",
                      show_default=False),
+    ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ID", help="A further suite that both are compared with, or none.  [default: the current "
+                     "MLPerf where --against is an older one]", show_default=False),
     ] = None,
     features: Annotated[
         str,
@@ -62,7 +70,20 @@ def study(
     changes: Annotated[
         str,
         typer.Option(metavar="N", help="Changes of each task by which r* is measured: a number, all, or none."),
-    ] = "all",
+    ] = str(CHANGES),
+    require_metric: Annotated[
+        bool, typer.Option("--require-metric", help="Members must have a target on a metric, by the suite's file.")
+    ] = False,
+    max_variation: Annotated[
+        str | None,
+        typer.Option(metavar="X", help="Members must vary from run to run by at most X (2%, 0.02), by the suite.",
+                     show_default=False),
+    ] = None,
+    population: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.csv", help="Items with weights: how much of them lies within r* of each suite.",
+                     show_default=False),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="DIR", help="Folder of the study; a stopped one goes on.  [default: "
@@ -92,12 +113,16 @@ def study(
         records or [],
         suites=chosen,
         against=against,
+        also=None if also is None else [id for id in also if id != "none"],
         features=parse_list(features),
         table=table,
         recipe=recipe,
         mix=mix,
         radius=radius,
         changes=parse_changes(changes),
+        require_metric=require_metric,
+        max_variation=None if max_variation is None else parse_fraction(max_variation, "--max-variation"),
+        population=population,
         out=folder,
         jobs=jobs,
         root=runs,
@@ -120,6 +145,18 @@ def parse_changes(text: str) -> int | None:
     if not text.isdecimal() or len(text) > 6:
         raise UsageError(f"--changes {text} is refused.", "Give a whole number from 0 up, all, or none.")
     return int(text)
+
+
+def parse_fraction(text: str, option: str) -> float:
+    """A fraction given as 2% or as 0.02; raises UsageError on anything else."""
+    bare = text.strip().removesuffix("%")
+    try:
+        value = float(bare) / (100 if text.strip().endswith("%") else 1)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        raise UsageError(f"{option} {text} is refused.", "Give a fraction from 0 up: 2% or 0.02.")
+    return value
 
 
 def _teller(quiet: bool) -> Callable[[str, int, int, str], None] | None:
@@ -146,6 +183,8 @@ def terminal(document: Mapping[str, Any]) -> list[RenderableType]:
         parts += [Text(""), _curve(document)]
     for found in document["comparisons"]:
         parts += [Text(""), *_comparison(found)]
+    if document["population"].get("sentences"):
+        parts += [Text(""), *map(Text, document["population"]["sentences"])]
     return [*parts, *_notes(document)]
 
 
@@ -188,13 +227,13 @@ def _some(rows: list[Any], size: int) -> list[Any]:
 def _comparison(found: Mapping[str, Any]) -> list[RenderableType]:
     from rich.text import Text
 
-    head = Text(found["title"][0].upper() + found["title"][1:], style="bold")
+    head = Text(found["title"], style="bold")
     if found["reason"]:
         return [head, Text(f"Not compared: {found['reason']}")]
     said = found["sentences"] if found["id"] == "suites" else found["sentences"][:2]
     lines = [*said, *([found["facets"]["sentence"]] if found["facets"] else [])]
     if found["about"]:
-        lines.insert(0, found["about"] + ".")
+        lines.insert(0, found["about"].rstrip(".") + ".")
     return [head, *(Text(line) for line in lines)]
 
 
