@@ -2,17 +2,23 @@
 
 Names of public libraries' operators (``aten::``, ``c10d::``, ...) stay: everybody has them. A kernel becomes its
 category and a number, equal names the same, so that a report still says what the time goes to.
+
+A module may be called "memory" and a kernel "profile": the words that documents themselves are made of (their fields,
+categories, passes, units) are no names, and stay whatever a module is called.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from wcbench import kernels
 from wcbench.kernels import classify
 
 if TYPE_CHECKING:
+    from wcbench.analysis.study import Study
     from wcbench.record import Profile
 
 PUBLIC = (
@@ -23,8 +29,30 @@ PUBLIC = (
 _KERNEL_COLUMNS = (("kernels", "name"), ("counters", "kernel"), ("totals", "name"))
 _HOST_COLUMNS = (("ops", "name"), ("operators", "name"), ("kernels", "op"))
 _MODULE_COLUMNS = (("kernels", "module"), ("operators", "module"), ("modules", "name"))
+_FUNCTION_COLUMNS = (("hotspots", "function"), ("hotspot_functions", "function"), ("hotspot_counts", "top"))
 LONG_ENOUGH = 4
 """Characters of a name from which it is looked for within texts: a shorter one would be found in words."""
+
+_FIELDS = frozenset({
+    "against", "basis", "block", "category", "change", "code", "created", "device", "direction", "dtype",
+    "facet", "format", "id", "implementation", "kind", "matched", "measure", "metric", "moment", "of", "on", "origin",
+    "paper", "pass", "per", "phase", "precision", "preset", "primitive", "quantity", "question", "role", "schema",
+    "sha256", "source", "status", "suite", "tensors", "transform", "unit", "view", "wcbench",
+})  # fmt: skip
+"""Fields whose values are words of wcbench, by which reports find their way."""
+_PROSE = frozenset({
+    "activation", "attention", "backbone", "backward", "batch", "batches", "bytes", "cache", "calls", "categories",
+    "category", "check", "classifier", "class", "compute", "conv", "convolution", "copy", "count", "counted", "data",
+    "decoder", "device", "dropout", "embedding", "encoder", "file", "files", "formula", "forward", "from", "head",
+    "host", "input", "kernel", "kernels", "layer", "layers", "linear", "loss", "main", "memory", "model", "module",
+    "modules", "name", "names", "network", "none", "norm", "operator", "operators", "optimizer", "other", "output",
+    "parameter", "pass", "phase", "pool", "pooling", "precision", "profile", "record", "reduction", "samples", "self",
+    "softmax", "step", "steps", "task", "tensor", "tensors", "test", "text", "than", "that", "this", "time", "timing",
+    "timeline", "trace", "train", "training", "unknown", "weight", "with", "work",
+})  # fmt: skip
+"""Words in which notes are written: replacing them within a text would damage it and hide nobody."""
+_CATEGORIES = frozenset({*kernels.FULL, *kernels.PAPER, kernels.NONE_OF_THE_EIGHT, kernels.UNKNOWN})
+_PLAIN = re.compile(r"[A-Za-z]+\Z")
 
 
 def stand_ins(*profiles: Profile) -> dict[str, str]:
@@ -55,28 +83,65 @@ def _names(profiles: Iterable[Profile], columns: Iterable[tuple[str, str]]) -> I
                     yield str(name)
 
 
+def stand_ins_of_study(study: Study) -> dict[str, str]:
+    """The same of a study: of its functions, and of workloads that are classes of the user's own."""
+    there = [(table, column) for table, column in _FUNCTION_COLUMNS if column in study.tables.get(table, ())]
+    named = {str(name) for table, column in there for name in study.tables[table][column].dropna()}
+    own = sorted(name for name in named if not name.startswith(PUBLIC))
+    workloads = sorted(str(name) for name in study.document["table"]["workloads"] if ":" in str(name))
+    found = {name: f"function {number}" for number, name in enumerate(own, start=1)}
+    return found | {name: f"workload {number}" for number, name in enumerate(workloads, start=1)}
+
+
 def anonymous(value: Any, names: Mapping[str, str]) -> Any:
-    """A copy of nested mappings and lists in which every name is replaced, also within texts and keys; the command
-    and the folder of the record go, since they name files."""
-    found = _replaced(value, names, sorted((n for n in names if len(n) >= LONG_ENOUGH), key=len, reverse=True))
-    if isinstance(found, dict):
-        found |= {key: empty for key, empty in (("run", None), ("command", [])) if key in found}
-    return found
+    """A copy of nested mappings and lists in which every name is replaced, also within texts; commands and the folders
+    of records go, since they name files."""
+    return _replaced(value, names, sorted(filter(_findable, names), key=len, reverse=True))
 
 
-def _replaced(value: Any, names: Mapping[str, str], within: list[str]) -> Any:
+def _replaced(value: Any, names: Mapping[str, str], within: list[str], field: str = "") -> Any:
     if isinstance(value, str):
+        if field in _FIELDS or (field == "about" and _is_ours(value)):
+            return value
         return names[value] if value in names else text(value, names, within)
     if isinstance(value, Mapping):
-        return {_replaced(key, names, within): _replaced(child, names, within) for key, child in value.items()}
+        return {
+            _key(key, names): _dropped(key, child) if _names_files(key, child) else _replaced(child, names, within, key)
+            for key, child in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_replaced(child, names, within) for child in value]
+        return [_replaced(child, names, within, field) for child in value]
     return value
 
 
+def _key(key: Any, names: Mapping[str, str]) -> Any:
+    """A key is a name as a whole or not at all; a field of the document stays."""
+    return names[key] if key in names and not _is_ours(str(key)) else key
+
+
+def _is_ours(word: str) -> bool:
+    """Whether it may be a word of wcbench: a category, or lower-case letters as in ``measured_memory``."""
+    return word in _CATEGORIES or re.fullmatch(r"[a-z_ ]+", word) is not None
+
+
+def _names_files(key: Any, child: Any) -> bool:
+    """Commands and folders; a training's ``run`` is a number and stays."""
+    return (key in ("run", "record") and isinstance(child, str)) or (key == "command" and child is not None)
+
+
+def _dropped(key: Any, child: Any) -> Any:
+    return [] if key == "command" and not isinstance(child, str) else None
+
+
+def _findable(name: str) -> bool:
+    return len(name) >= LONG_ENOUGH and name not in _PROSE and name not in _CATEGORIES
+
+
 def text(value: str, names: Mapping[str, str], within: Iterable[str]) -> str:
-    """A text without the names, the longest first."""
+    """A text without the names, the longest first; one that is a plain word only where it is a word."""
     for name in within:
         if name in value:
-            value = value.replace(name, names[name])
+            plain = _PLAIN.match(name) is not None
+            stand_in = names[name]
+            value = re.sub(rf"\b{name}\b", stand_in, value) if plain else value.replace(name, stand_in)
     return value

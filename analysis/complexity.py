@@ -119,9 +119,10 @@ def complexity(profile: Profile) -> Complexity | None:
 
 
 def _parameters(profile: Profile) -> dict[str, int | None]:
-    """Counts of parameters; None where an imported file has none, since a model without any is not what it had."""
+    """Counts of parameters; None where an imported file or a notebook's cell (neither has a preset) names none, since a
+    model without any is not what it had."""
     table = profile.table("parameters")
-    if table.empty and imported(profile):
+    if table.empty and (imported(profile) or profile.manifest.passes[_PASS].preset is None):
         return dict.fromkeys(("params_total", "params_trainable", "params_bytes", "params_shared"))
     once = table[table["shared_with"].isna()]
     return {

@@ -41,3 +41,11 @@ def deliberate(loss: Loss) -> bool:
 def losses_block(losses: Sequence[Loss]) -> list[dict[str, Any]]:
     """The loss log as the summary has it, each entry with `deliberate`."""
     return [{**dataclasses.asdict(loss), "deliberate": deliberate(loss)} for loss in losses]
+
+
+def lost_block(losses: Sequence[Loss]) -> dict[str, int]:
+    """How many pieces are missing though they should not be, were mended, and were left out on purpose."""
+    sums = {"missing": 0, "mended": 0, "deliberate": 0}
+    for loss in losses:
+        sums["mended" if loss.repaired else "deliberate" if deliberate(loss) else "missing"] += loss.count
+    return sums

@@ -21,7 +21,7 @@ from wcbench.analysis.gates import gates
 from wcbench.analysis.hotspots import Hotspots, categories, hotspots
 from wcbench.analysis.locality import Locality
 from wcbench.analysis.lookups import lookups
-from wcbench.analysis.losses import losses_block
+from wcbench.analysis.losses import losses_block, lost_block
 from wcbench.analysis.memory import MemoryAccess, memory
 from wcbench.analysis.modules import Modules, modules
 from wcbench.analysis.noise import noise, unresolved_overheads
@@ -63,6 +63,7 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "machine": dict(manifest.machine),
         "source": None if manifest.source is None else dict(manifest.source),
         "losses": losses_block(manifest.losses),
+        "lost": lost_block(manifest.losses),
         "tables": dict(manifest.tables),
         "notes": [dataclasses.asdict(note) for note in [*notes(profile), *_doubts(accessed, no_roof)]],
         "noise": [text for _, text in noise(profile)],
@@ -209,8 +210,14 @@ def _hotspots(profile: Profile) -> dict[str, Any] | None:
         "waiting_calls": found.waiting_calls,
         "waiting_ns": found.waiting_ns,
         "whole": _whole(profile, found),
-        "rows": found.rows.to_dict("records"),
+        "rows": _running(found.rows),
     }
+
+
+def _running(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows, each with the sum of its share and of all before it."""
+    found: list[dict[str, Any]] = rows.assign(cumulative_share=rows["time_share"].cumsum()).to_dict("records")  # type: ignore[assignment]
+    return found
 
 
 def _whole(profile: Profile, found: Hotspots) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ from wcbench.redaction import redact_tree
 from wcbench.reports.document import Made
 
 if TYPE_CHECKING:
-    from wcbench.analysis.diff import Diff
+    import pandas as pd
 
+    from wcbench.analysis.diff import Diff
     from wcbench.analysis.study import Study
     from wcbench.analysis.sweep import Sweep
     from wcbench.record import Profile
@@ -38,36 +40,44 @@ def of_study(study: Study, folder: Path | None, *, redact: bool, anonymize: bool
     from wcbench.machine import identity
     from wcbench.reports.study_report import study_report
 
-    names = function_names(study) if anonymize else {}
     document: Mapping[str, Any] = study.document
-    tables = dict(study.tables)
+    tables: Mapping[str, pd.DataFrame] = study.tables
     if redact:
-        document = redact_tree(document, identity())
-    if names:
-        from wcbench.analysis.anonymity import anonymous
+        # records of other people's machines have left their names out when the study was made
+        who = identity()
+        document, tables = redact_tree(document, who), _cells(tables, lambda value: redact_tree(value, who))
+    if anonymize:
+        from wcbench.analysis.anonymity import anonymous, stand_ins_of_study
 
+        names = stand_ins_of_study(study)
         document = anonymous(document, names)
-        tables["hotspots"] = tables["hotspots"].replace({"function": names})
-    return Made(study_report(document, tables), document, folder)
+        tables = _cells(tables, lambda value: anonymous(value, names))
+    return Made(study_report(document, tables), document, folder, tables=tables)
 
 
-def of_sweep(sweep: Sweep) -> Made:
+def of_sweep(sweep: Sweep, *, redact: bool = True) -> Made:
     """The curves of a sweep; they go beside its records."""
-    from wcbench.reports.sweep import sweep_report
+    from wcbench.reports.sweep import sweep_report, sweep_summary
 
-    saved = [point.profile.path for point in sweep.points if point.profile is not None and point.profile.path]
+    profiles = [point.profile for point in sweep.points if point.profile is not None]
+    if redact:
+        errors = shared({"errors": [point.error for point in sweep.points]}, profiles, redact=True, anonymize=False)
+        told = zip(sweep.points, errors["errors"], strict=True)
+        sweep = replace(sweep, points=tuple(replace(point, error=error) for point, error in told))
+    data = sweep_summary(sweep)
+    saved = [profile.path for profile in profiles if profile.path is not None]
     home, stem = (saved[0].parent, f"sweep-{saved[0].name}") if saved else (None, "sweep")
-    return Made(sweep_report(sweep), {"points": sweep.to_frame().to_dict("records")}, home, stem)
+    return Made(sweep_report(sweep), shared(data, profiles, redact=redact, anonymize=False), home, stem)
 
 
-def function_names(study: Study) -> dict[str, str]:
-    """What stands for the functions of a study that are not public."""
-    from wcbench.analysis.anonymity import PUBLIC
+def _cells(tables: Mapping[str, pd.DataFrame], change: Callable[[Any], Any]) -> dict[str, pd.DataFrame]:
+    """The frames with every cell that is no number or truth changed, lists among them."""
+    return {name: _changed(frame, change) for name, frame in tables.items()}
 
-    if "hotspots" not in study.tables:
-        return {}
-    own = [str(name) for name in study.tables["hotspots"]["function"].unique() if not str(name).startswith(PUBLIC)]
-    return {name: f"function {number}" for number, name in enumerate(sorted(own), start=1)}
+
+def _changed(frame: pd.DataFrame, change: Callable[[Any], Any]) -> pd.DataFrame:
+    words = [name for name in frame.columns if frame[name].dtype.kind not in "biufc"]
+    return frame.assign(**{str(name): [change(value) for value in frame[name]] for name in words})
 
 
 def shared(data: Mapping[str, Any], profiles: list[Profile], *, redact: bool, anonymize: bool) -> dict[str, Any]:

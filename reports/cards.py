@@ -238,6 +238,16 @@ def _sweep(sweep: Any) -> Card:
     return Card(title, tables=(table(frame[known]),), more=(".figures()", '.figure("sweep-samples-per-s")'))
 
 
+def _diff(diff: Any) -> Card:
+    """The answer, and the functions that differ most; times in the table are those of the frame."""
+    a, b = (fmt.prose(diff.document[side]["label"]) for side in "ab")
+    frame = diff.to_frame()
+    columns = ("name", "category", "a_ns", "b_ns", "difference_ns", "a_share", "b_share")
+    tables = (table(frame, "Functions, greatest difference first", columns=columns),) if len(frame) else ()
+    more = (".figures()", ".document", "wcbench.report(a, against=b)")
+    return Card(f"A = {a}, B = {b}", tuple(map(_words, diff.answer)), tables=tables, more=more)
+
+
 def _few(texts: list[str], most: int = 3) -> Iterator[str]:
     yield from texts[:most]
     if len(texts) > most:
@@ -249,6 +259,7 @@ _CARDS: Mapping[str, Callable[[Any], Card]] = {
     "Study": _study,
     "Placement": _placement,
     "Subset": _subset,
+    "Diff": _diff,
     "Diversity": _diversity,
     "Comparison": _comparison,
     "FeatureTable": _frame_of_workloads,

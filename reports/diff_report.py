@@ -1,12 +1,18 @@
-"""The report of two profiles compared, built from its document (docs/diff.md)."""
+"""The report of two profiles compared, built from its document (docs/diff.md): conditions, time, and where it differs.
+
+`diff_amounts` has the sections of amounts, counters and training runs. THE list of sections stands at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from wcbench.analysis.diff_answer import answer
 from wcbench.errors import RecordError
+from wcbench.reports import diff_amounts as amounts
 from wcbench.reports import format as fmt
+from wcbench.reports.diff_amounts import Document, compare_command
 from wcbench.reports.figure_data import Axis, Bar, BarPanel, Bars, Interval, Intervals
 from wcbench.reports.model import (
     Block,
@@ -19,14 +25,14 @@ from wcbench.reports.model import (
     Notes,
     Report,
     Section,
-    SideBySide,
     Table,
     Text,
 )
 
-Document = Mapping[str, Any]
 SCHEMA = "wcbench.diff/1"
 CATEGORIES_DRAWN = 12
+NAME_WIDTH = 100
+"""Characters of a function's name in the answer; the table has all of it."""
 
 
 def diff_report(document: Document) -> Report:
@@ -46,7 +52,8 @@ def diff_report(document: Document) -> Report:
             f"{a['label']} against {b['label']}" if a["label"] != b["label"] else f"{a['label']}: A against B"
         ),
         subtitle=fmt.prose(f"Two profiles compared; times and amounts per {document['per']}"),
-        lead=tuple(fmt.prose(sentence) for sentence in document["answer"]),
+        # made again, so that a long name is cut after it was anonymized and not before
+        lead=tuple(fmt.prose(text) for text in answer(document, lambda name: fmt.shorten(name, NAME_WIDTH))),
         sections=tuple(section for section in sections if section is not None),
         provenance=fmt.prose(f"A recorded {_when(a)}, B recorded {_when(b)}; {SCHEMA}."),
     )
@@ -56,51 +63,75 @@ def _when(side: Mapping[str, Any]) -> str:
     return f"{str(side['created'])[:16].replace('T', ' ')} UTC"
 
 
+# --- conditions and time ----------------------------------------------------------------------------------------------
+
+
 def _conditions(document: Document) -> Section:
-    rows = [(name, _text(row["a"]), _text(row["b"])) for name, row in _unlike(document)]
-    blocks: list[Block] = [Text("What was unlike. A difference below may come from any of it.")]
-    columns = (Column("what", keep=True), Column("A"), Column("B"))
+    rows = tuple(_unlike(document))
+    columns = (Column("what", keep=True), Column("A"), Column("B"), Column("of"))
     if rows:
-        blocks.append(Table("conditions-table", "Settings and machine that differ", columns, tuple(rows)))
+        blocks: list[Block] = [
+            Text("What was unlike. A difference below may come from any of it; n/a: not told."),
+            Table("conditions-table", "Settings and machine that differ", columns, rows),
+        ]
     else:
-        blocks = [Text("Both were run alike: no setting that is recorded, and nothing of the machine, differs.")]
-    return Section("conditions", "Conditions", tuple(blocks))
-
-
-def _unlike(document: Document) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for row in document["conditions"]:
-        yield str(row["what"]).replace("_", " "), row
-    for row in document["machine"]:
-        yield f"machine: {row['what']}", row
-
-
-def _text(value: Any) -> str:
-    return fmt.ABSENT if value is None else fmt.prose(str(value))
-
-
-def _time(document: Document) -> Section:
-    time = document["time"]
-    columns = (Column("profile"), Column("median", "time_ms"), Column("low", "time_ms"), Column("high", "time_ms"),
-               Column("samples/s", "number"))  # fmt: skip
-    rows = tuple(
-        (
-            f"{side.upper()}: {fmt.prose(document[side]['label'])}",
-            *(time[f"{side}{part}_ms"] for part in ("", "_low", "_high")),
-            time[f"{side}_samples_per_s"],
+        blocks = [Text("No setting that is recorded, and nothing of the machine, differs.")]
+    lines = [
+        NoteLine(
+            row["side"], f"Its files do not tell {', '.join(row['what']).replace('_', ' ')}: it may differ unseen."
         )
-        for side in "ab"
-    )
+        for row in document["untold"]
+    ]
+    lines += [NoteLine(side.upper(), fmt.prose(text)) for side in "ab" for text in document[side]["noise"]]
+    lines += [NoteLine(row["side"], fmt.prose(f"{row['about']}: {row['text']}")) for row in document["doubts"]]
+    return Section("conditions", "Conditions", (*blocks, *((Notes(tuple(lines)),) if lines else ())))
+
+
+def _unlike(document: Document) -> Iterator[tuple[str | None, ...]]:
+    for row in document["conditions"]:
+        of = fmt.prose(f"pass{'es' if len(row['passes']) > 1 else ''} {', '.join(row['passes'])}")
+        yield fmt.prose(str(row["what"]).replace("_", " ")), _text(row["a"]), _text(row["b"]), of
+    for row in document["machine"]:
+        yield fmt.prose(row["what"]), _text(row["a"]), _text(row["b"]), "machine"
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else fmt.plain(value)
+
+
+def _time(document: Document) -> Section | None:
+    time = document["time"]
+    if time["a_ms"] is None and time["b_ms"] is None:
+        return None
+    keys = ("ms", "low_ms", "high_ms", "device_ms", "samples", "samples_per_s", "steps", "ranks")
+    columns = (Column("profile", keep=True), Column("median", "time_ms", keep=True, group="time"),
+               Column("low", "time_ms", group="time"), Column("high", "time_ms", group="time"),
+               Column("on the device", "time_ms", group="time"), Column("samples", "number"),
+               Column("samples/s", "number"), Column("steps", "count"), Column("ranks", "count"))  # fmt: skip
+    rows = tuple((side.upper(), *(time[f"{side}_{key}"] for key in keys)) for side in "ab")
+    kept = [i for i, column in enumerate(zip(*rows, strict=True)) if any(value is not None for value in column)]
     told = {True: "yes", False: "no: the interval holds 1", None: None}[time["told_apart"]]
     facts = (
-        Fact(f"B / A, time of a {document['per']}", time["ratio"], "number", hint=_interval(time)),
-        Fact("Told apart", told, hint=time["reason"] or "whether the 95 % interval leaves out 1"),
+        Fact(f"B / A, time of a {time['per']}", time["ratio"], "number", hint=interval(time)),
+        Fact("Told apart", told, hint=time["reason"] or ""),
     )
-    table = Table("time-table", "Median time of a step with its 95 % interval by order statistics", columns, rows)
-    noise = [NoteLine(side.upper(), fmt.prose(text)) for side in "ab" for text in document[side]["noise"]]
-    return Section("time", "Time of a step", (Facts(facts), table, *((Notes(tuple(noise)),) if noise else ())))
+    said = (
+        "They are told apart where the interval leaves out 1. It is of the steps of these two runs: what another run "
+        "would differ by is not in it."
+    )
+    if time["a_host_marks"] or time["b_host_marks"]:
+        said += " Steps of imported files are as the host marks them."
+    caption = "Median time of a step with its 95 % interval by order statistics"
+    table = Table("time-table", caption, tuple(columns[i] for i in kept), tuple(_only(row, kept) for row in rows))
+    return Section("time", "Time of a step", (Facts(facts), table, Text(said)))
 
 
-def _interval(row: Mapping[str, Any]) -> str:
+def _only(row: tuple[Any, ...], kept: list[int]) -> tuple[Any, ...]:
+    return tuple(row[i] for i in kept)
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """The interval of a ratio in words, or why there is none."""
     if row["low"] is None:
         return row.get("reason") or "no interval"
     return f"95 % interval {fmt.number(row['low'])} to {fmt.number(row['high'])}"
@@ -108,33 +139,49 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 # --- where the time differs -------------------------------------------------------------------------------------------
 
+VIEWS = (("full", "Full view"), ("paper", "Paper's view"))
+_PER = {
+    "step": "of a step",
+    "sample": "of a sample",
+    "record": "of the whole record",
+    "None": "of each one's own basis",
+}
+
+
+def _per(spots: Mapping[str, Any]) -> str:
+    return _PER[str(spots["per"])]
+
 
 def _categories(document: Document) -> Section | None:
     spots = document["hotspots"]
     if spots is None:
         return None
-    per = document["per"]
-    unlike = "" if spots["unlike"] is None else f" The two times are of different kinds: {spots['unlike']}."
+    per = _per(spots)
+    unlike = "" if spots["unlike"] is None else f" The two are of different kinds: {spots['unlike']}."
+    adds = (
+        "Times are not subtracted, shares of each one's own time are."
+        if spots["per"] is None
+        else "The differences B - A of one view add up to that of the whole."
+    )
     blocks: list[Block] = [
-        Text(
-            f"Time by category of a {per}, and the difference B - A. Differences of one view add up to that of the "
-            f"whole.{unlike}"
-        ),
+        Text(f"Time by category {per}. {adds}{unlike}"),
         Facts(
             (
-                Fact("A in all", spots["total_a_ns"], "time_ns", hint=f"{spots['of'][0]} of a {per}"),
-                Fact("B in all", spots["total_b_ns"], "time_ns", hint=f"{spots['of'][1]} of a {per}"),
-                Fact("B - A", spots["difference_ns"], "time_ns"),
+                Fact("A in all", spots["total_a_ns"], "time_ns", hint=_hint(spots, 0)),
+                Fact("B in all", spots["total_b_ns"], "time_ns", hint=_hint(spots, 1)),
+                Fact("B - A", spots["difference_ns"], "time_ns", hint=per),
             )
         ),
         _shares(spots),
         _contributions(spots, per),
-        SideBySide(tuple(_category_table(spots, view, title) for view, title in VIEWS)),
+        *(_category_table(spots, view, title) for view, title in VIEWS),
     ]
     return Section("categories", "Categories", tuple(blocks))
 
 
-VIEWS = (("full", "Full view"), ("paper", "Paper's view"))
+def _hint(spots: Mapping[str, Any], side: int) -> str:
+    ranks = spots["ranks"][side] or 1
+    return f"{spots['of'][side]} {_per(spots)}{f', mean over {ranks} ranks' if ranks > 1 else ''}"
 
 
 def _shares(spots: Mapping[str, Any]) -> Figure:
@@ -154,20 +201,30 @@ def _shares(spots: Mapping[str, Any]) -> Figure:
 
 
 def _contributions(spots: Mapping[str, Any], per: str) -> Figure:
-    rows = [row for row in spots["full"] if row["difference_ns"]][:CATEGORIES_DRAWN]
-    said = "; ".join(f"{fmt.prose(row['category'])} {fmt.show(row['difference_ns'], 'time_ns')}" for row in rows)
+    """What each category adds: of time, or where times cannot be subtracted of share."""
+    timed = spots["per"] is not None
+    field = "difference_ns" if timed else "difference_share"
+    rows = [row for row in spots["full"] if row[field]][:CATEGORIES_DRAWN]
+    said = "; ".join(
+        f"{fmt.prose(row['category'])} {fmt.show(row[field], 'time_ns' if timed else 'share')}" for row in rows
+    )
+    unit, size = _unit([row[field] for row in rows]) if timed else ("% of own time", 0.01)
     return Figure(
         "categories-difference",
-        f"What each category adds to the difference of a {per}, B - A; left of 0 B takes less.",
+        f"What each category adds to the difference {per}, B - A; left of 0 B takes less.",
         f"Dots left and right of 0: {said or 'none'}.",
-        Intervals(
-            Axis("B - A (ms)"), tuple(Interval(row["category"], row["difference_ns"] / 1e6) for row in rows), 0.0
-        ),
+        Intervals(Axis(f"B - A ({unit})"), tuple(Interval(row["category"], row[field] / size) for row in rows), 0.0),
     )
 
 
+def _unit(times: list[float]) -> tuple[str, float]:
+    """The unit that suits the largest of times in ns, and how many ns it has."""
+    largest = max(map(abs, times), default=0.0)
+    return next(((unit, ns) for unit, ns in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if largest >= ns), ("ns", 1.0))
+
+
 def _category_table(spots: Mapping[str, Any], view: str, title: str) -> Table:
-    columns = (Column("category", keep=True), *_TIMES, Column("A", "share"), Column("B", "share"))
+    columns = (Column("category", keep=True), *_TIMES, Column("A share", "share"), Column("B share", "share"))
     rows = tuple(
         (row["category"], *(row[key] for key in _TIME_KEYS), row["a_share"], row["b_share"]) for row in spots[view]
     )
@@ -183,76 +240,54 @@ def _hotspots(document: Document) -> Section | None:
     spots = document["hotspots"]
     if spots is None:
         return None
-    columns = (Column("function", "name", keep=True), Column("category"), *_TIMES, Column("A calls", "number"),
+    columns = (Column("function", "name", keep=True), Column("category"), *_TIMES,
+               Column("by calls", "time_ns", group="time"), Column("by length", "time_ns", group="time"),
+               Column("A calls", "number"),
                Column("B calls", "number"), Column("paired by"))  # fmt: skip
     rows = tuple(
         (
-            " | ".join(row["names"]), row["category"], *(row[key] for key in _TIME_KEYS),
-            row["a_calls"], row["b_calls"],
+            " | ".join(row["names"]), row["category"],
+            *(row[key] for key in (*_TIME_KEYS, "calls_ns", "length_ns", "a_calls", "b_calls")),
             row["matched"] or ("only in A" if row["b_ns"] is None else "only in B"),
         )
         for row in spots["rows"]
     )  # fmt: skip
     text = (
         "Functions, the greatest difference first; n/a where a profile has none. Paired by name; those left over by "
-        "the shape of their names within a category, which is a guess: architectures and library versions name the "
-        "same work otherwise."
+        "the name without its numbers, or by its shape, within a category. Those pairs are guesses: architectures and "
+        "library versions name the same work otherwise. By calls: what a pair would differ by if each call took as "
+        "long as the mean of both; by length: the rest."
     )
+    caption = f"Functions: time and calls {_per(spots)}, and the difference"
+    table = Table("hotspots-table", caption, columns, rows, more=compare_command(document))
+    return Section("hotspots", "Hotspots", (Text(text), Facts(_matched(spots)), table))
+
+
+def _matched(spots: Mapping[str, Any]) -> tuple[Fact, ...]:
     facts = (
         Fact("A with a partner", spots["matched_share"][0], "share", hint="of A's time"),
         Fact("B with a partner", spots["matched_share"][1], "share", hint="of B's time"),
         Fact("Of that by whole names", spots["by_name_share"], "share"),
     )
-    caption = f"Functions: time and calls of a {document['per']}, and the difference"
-    more = fmt.command(
-        ["wcbench", "diff", str(document["a"]["run"] or "A"), str(document["b"]["run"] or "B"), "--json"]
-    )
-    return Section(
-        "hotspots", "Hotspots", (Text(text), Facts(facts), Table("hotspots-table", caption, columns, rows, more=more))
-    )
-
-
-# --- amounts ----------------------------------------------------------------------------------------------------------
-
-
-def _quantities(document: Document) -> Section:
-    columns = (Column("quantity", keep=True), Column("unit"), Column("A", "si_each"), Column("B", "si_each"),
-               Column("B / A", "number", keep=True), Column("note"))  # fmt: skip
-    rows = tuple(
-        (
-            f"{row['name']} per {row['per']}" if row["per"] else row["name"], row["unit"] if row["unit"] != "1" else "",
-            row["a"], row["b"], row["ratio"], row["reason"] or ("equal" if row["equal"] else ""),
-        )
-        for row in document["quantities"]
+    parts = spots["parts"]
+    if parts is None:
+        return facts
+    return (
+        *facts,
+        Fact("B - A by calls", parts["calls_ns"], "time_ns", hint="of pairs: how often a function runs"),
+        Fact("B - A by length", parts["length_ns"], "time_ns", hint="of pairs: how long a call takes"),
+        *((Fact("B - A without calls", parts["uncounted_ns"], "time_ns", hint="of pairs whose calls are not known"),)
+          if parts["uncounted_ns"] else ()),
+        Fact("Only in A", parts["only_a_ns"], "time_ns", hint="functions without a partner in B"),
+        Fact("Only in B", parts["only_b_ns"], "time_ns", hint="functions without a partner in A"),
     )  # fmt: skip
-    energy = document["energy"]
-    facts = (
-        Fact("Energy of A per sample", energy["a_j_per_sample"], "number", "J", hint=energy["reason"] or ""),
-        Fact("Energy of B per sample", energy["b_j_per_sample"], "number", "J", hint=energy["reason"] or ""),
-    )
-    known = [row for row in rows if row[2] is not None or row[3] is not None]
-    table = Table(
-        "quantities-table", "Amounts of work and memory; 1 multiply-accumulate = 2 FLOP", columns, tuple(known)
-    )
-    return Section("quantities", "Work and memory", (table, *((Facts(facts),) if energy["reason"] is None else ())))
 
 
-def _trainings(document: Document) -> Section | None:
-    if not document["trainings"]:
-        return None
-    columns = (Column("benchmark", keep=True), Column("of"), Column("unit"), Column("A runs", "count"),
-               Column("B runs", "count"), Column("A", "number"), Column("B", "number"), Column("B / A", "number"),
-               Column("low", "number"), Column("high", "number"))  # fmt: skip
-    keys = ("benchmark", "of", "unit", "a_runs", "b_runs", "a", "b", "ratio", "low", "high")
-    rows = tuple(tuple(row[key] for key in keys) for row in document["trainings"])
-    caption = "Medians over runs, to the last evaluation; B / A with its 95 % interval (n/a with fewer than six runs)"
-    return Section("trainings", "Training to the target", (Table("trainings-table", caption, columns, rows),))
+# --- what is missing, and where it comes from -------------------------------------------------------------------------
 
 
 def _notes(document: Document) -> Section:
     lines = [NoteLine(row["about"], fmt.prose(row["text"])) for row in document["missing"]]
-    lines += [NoteLine(row["name"], fmt.prose(f"Not compared: {row['reason']}.")) for row in document["quantities"]
-              if row["a"] is None and row["b"] is None]  # fmt: skip
     if document["time"]["reason"]:
         lines.append(NoteLine("time", fmt.prose(document["time"]["reason"])))
     body: Block = Notes(tuple(lines)) if lines else Text("Nothing is missing on one side only.")
@@ -265,12 +300,12 @@ def _provenance(document: Document) -> Section:
         found = document[side]
         if found["command"]:
             blocks.append(Command(f"{side.upper()}, {found['run'] or 'not saved'}", fmt.command(found["command"])))
-    sides = [str(document[side]["run"] or side.upper()) for side in "ab"]
-    blocks.append(Command("The comparison as JSON", fmt.command(["wcbench", "diff", *sides, "--json"])))
+    blocks.append(Command("The comparison as JSON", compare_command(document)))
     return Section("provenance", "Provenance", tuple(blocks))
 
 
 SECTIONS: tuple[Callable[[Document], Section | None], ...] = (
-    _conditions, _time, _categories, _hotspots, _quantities, _trainings, _notes, _provenance,
+    _conditions, _time, _categories, _hotspots, amounts.operators, amounts.work, amounts.memory, amounts.activity,
+    amounts.counters, amounts.trainings, _notes, _provenance,
 )  # fmt: skip
 """In reading order; a section that has nothing to say is None."""

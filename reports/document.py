@@ -6,11 +6,14 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from wcbench.errors import RecordError, UsageError
 from wcbench.files import write_whole
 from wcbench.reports.model import Report
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = "wcbench.report/1"
 Paper = Literal["a4", "letter"]
@@ -22,7 +25,8 @@ class Made:
 
     Attributes
     ----------
-    report : what is shown. ``data`` : the summary or document that it was made of, as JSON's own types.
+    report : what is shown. ``data`` : the summary or document that it was made of, as JSON's own types. ``tables`` :
+        of a study, the frames that the report reads beside its document.
     home : the folder in which it is written where no file is named, under the name ``stem``; None where there is none.
     """
 
@@ -30,10 +34,14 @@ class Made:
     data: Mapping[str, Any]
     home: Path | None
     stem: str = "report"
+    tables: Mapping[str, pd.DataFrame] = dataclasses.field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that the report shows, unrounded and in SI units (docs/reports.md)."""
-        return {"schema": SCHEMA, **_plain(self.report), "data": dict(self.data)}
+        told = {"schema": SCHEMA, **_plain(self.report), "data": _plain(self.data)}
+        if self.tables:
+            told["tables"] = {name: _plain(frame.to_dict("records")) for name, frame in self.tables.items()}
+        return told
 
     def html(self) -> str:
         """The report as one page of HTML that needs nothing else."""
@@ -79,4 +87,6 @@ def _plain(value: Any) -> Any:
         return [_plain(child) for child in value]
     if hasattr(value, "item"):  # a number of numpy's
         value = value.item()
+    if type(value).__name__ == "NAType":  # of pandas, which a report of a profile need not load
+        return None
     return None if isinstance(value, float) and not math.isfinite(value) else value

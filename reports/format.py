@@ -236,6 +236,8 @@ def _cell(value: float | None, factor: float, places: int) -> str:
     least = 10.0**-places
     if 0 < value / factor < least / 2:
         return f"<{least:.{places}f}"
+    if -least / 2 < value / factor < 0:
+        return f">-{least:.{places}f}"
     return f"{value / factor:,.{places}f}"
 
 

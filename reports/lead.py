@@ -19,7 +19,7 @@ from wcbench.reports.sections._common import (
     step_hint,
     task_name,
 )
-from wcbench.reports.sections.hotspots import cumulative, noun
+from wcbench.reports.sections.hotspots import noun
 
 EXACT_BELOW = 1_000_000
 """Parameter counts are written out below this, with a prefix from it on."""
@@ -86,7 +86,7 @@ def _top(listed: Any, word: str) -> str:
     if len(listed) == 1:
         return f"it is all in one {word}"
     top = min(3, len(listed) - 1)
-    together = cumulative(listed[:top])[-1]
+    together = listed[top - 1].get("cumulative_share")
     if together is None:
         return ""
     verb, subject = ("makes", "longest") if top == 1 else ("make", f"top {top}")

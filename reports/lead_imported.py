@@ -23,7 +23,7 @@ from wcbench.reports.sections._common import (
 )
 from wcbench.reports.sections.convergence import sentence
 from wcbench.reports.sections.gates import failed
-from wcbench.reports.sections.losses import counted, sorted_losses
+from wcbench.reports.sections.losses import counted, pieces
 from wcbench.reports.sections.overview import device_name
 
 _BESIDE = ("counters", "trainings", "operators", "allocations", "memory_curve")
@@ -168,9 +168,9 @@ def _steps(summary: Summary) -> str:
 
 
 def _left_out(summary: Summary) -> str:
-    lost, mended, _ = sorted_losses(summary)  # what was left out on purpose is no news for a lead
+    missing, mended = pieces(summary, "missing"), pieces(summary, "mended")  # what was left out on purpose is no news
     words = [
-        counted(lost, *(f"of the files {be} missing, damaged or not readable" for be in ("is", "are"))),
+        counted(missing, *(f"of the files {be} missing, damaged or not readable" for be in ("is", "are"))),
         counted(mended, "was damaged and mended", "were damaged and mended"),
     ]
     said = ", ".join(word for word in words if word)

@@ -126,7 +126,8 @@ def _work(summary: Summary) -> str:
 def _memory(summary: Summary) -> str:
     part = mapping(summary.get("memory"))
     peak = part.get("peak_bytes")
-    return "" if peak is None else f"{fmt.binary_bytes(peak)} alive at the step's peak ({_preset(part)})"
+    where = _preset(part)
+    return "" if peak is None else f"{fmt.binary_bytes(peak)} alive at the step's peak{f' ({where})' if where else ''}"
 
 
 def _text_hotspots(summary: Summary) -> Iterator[str]:

@@ -77,10 +77,30 @@ def render_pdf(report: Report, paper: Paper = "a4") -> bytes:
     """
     import typst
 
-    files: Any = {"main.typ": _template(), "report.json": json.dumps(_document(report, paper)).encode()}
+    files = _files(report, paper)
     made = typst.compile(files, font_paths=_fonts(), ignore_system_fonts=True, pdf_standards="ua-1", timestamp=0)
     assert isinstance(made, bytes), "one document, no output file"
     return made
+
+
+def render_page(report: Report, page: int, *, ppi: float = 100.0, paper: Paper = "a4") -> bytes:
+    """One page of it, from 1, as a PNG picture of ``ppi`` pixels an inch.
+
+    Raises IndexError where there is no such page.
+    """
+    import typst
+
+    made: Any = typst.compile(  # a list where there are several pages
+        _files(report, paper), font_paths=_fonts(), ignore_system_fonts=True, timestamp=0, format="png", ppi=ppi
+    )
+    pages = made if isinstance(made, list) else [made]
+    picture = pages[page - 1]
+    assert isinstance(picture, bytes), "no output file"
+    return picture
+
+
+def _files(report: Report, paper: Paper) -> Any:
+    return {"main.typ": _template(), "report.json": json.dumps(_document(report, paper)).encode()}
 
 
 @lru_cache(maxsize=1)

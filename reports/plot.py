@@ -55,7 +55,9 @@ def figures(result: Any) -> dict[str, Figure]:
     """
     kind = next((base.__name__ for base in type(result).__mro__ if base.__name__ in REPORTS), None)
     if kind is None:
-        raise UsageError(f"There is no report of a {type(result).__name__}, so it has no figures.", "See its to_frame.")
+        raise UsageError(
+            f"There is no report of class {type(result).__name__}, so it has no figures.", "See its to_frame."
+        )
     found = (figure for section in REPORTS[kind](result).sections for figure in section.figures())
     return {short(figure.id): figure for figure in found}
 

@@ -348,7 +348,7 @@ FORM = {
 }
 ROWS = {
     "steps": "rank index role kind duration_ns loss",
-    "hotspots": "name category paper time_ns time_share calls rank_min_ns rank_max_ns",
+    "hotspots": "name category paper time_ns time_share cumulative_share calls rank_min_ns rank_max_ns cumulative_share",
     "scaling": "kind phase quantity unit length recorded fixed per_sample error samples values",
     "operators": "name phase calls flops_matrix flops_all bytes_read bytes_written",
     "modules": "module depth calls flops_matrix flops_all bytes_read bytes_written params share",
@@ -358,7 +358,7 @@ ROWS = {
     "gates": "name held value limit unit text coverage",
 }
 TOP = (
-    "schema run task variant suites created command wcbench machine source losses tables notes noise passes "
+    "schema run task variant suites created command wcbench machine source losses lost tables notes noise passes "
     "steps complexity hotspots categories scaling lookups operators modules memory roofline measured_memory power "
     "primitives gates activity ops totals counters convergence allocations"
 )

@@ -35,6 +35,7 @@ def package_files(root: Path) -> set[str]:
     for folder, home in HOMES.items():
         for where, folders, names in os.walk(root / folder):
             folders[:] = [f for f in folders if f != "__pycache__" and not (Path(where) / f).is_symlink()]
+            folders[:] = [f for f in folders if Path(where) / f != root / "reports" / "samples"]  # in no package
             for name in names:
                 if name.endswith(DATA):
                     relative = (Path(where) / name).relative_to(root / folder)

@@ -524,7 +524,7 @@ def make_report(
     if against is None:
         return build.of_profile(first, redact=redact, anonymize=anonymize, on=on)
     second = against if isinstance(against, Profile) else load(against, runs=runs)
-    return build.of_two(diff(first, second), (first, second), redact=redact, anonymize=anonymize)
+    return build.of_two(diff(first, second, on=on), (first, second), redact=redact, anonymize=anonymize)
 
 
 def export(

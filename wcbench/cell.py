@@ -273,7 +273,9 @@ def _notes(captured: Captured, task: CallTask, saved: Saved, samples: bool) -> l
     if "operators" in captured.passes:
         kept.append(Note("operators", "Counted on the code's own tensors, at one batch size."))
         if not task.modules:
-            kept.append(Note("operators", "No module was found: parameters are not counted, and 0 means nothing."))
+            kept.append(
+                Note("operators", "No module was found among what the code uses, so that parameters are not counted.")
+            )
     if not samples:
         kept.append(Note("timing", "Nobody told how many samples a run consumes, so that there is no throughput."))
     kept += [Note(f"state of {name}", f"It could not be put back: {text}") for name, text in saved.failed.items()]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wcbench.errors import RecordError
-from wcbench.registry import Registry, Row
+from wcbench.registry import Registry, Row, load_target
 from wcbench.schema import SCHEMA_VERSION, TABLES, table_schema
 from wcbench.upgrade import DAMAGED, conform, upgrade_manifest, upgrade_table
 
@@ -59,7 +59,6 @@ VIEWS = Registry(
         Row("html", "wcbench.reports.notebook:profile_html"),
         Row("text", "wcbench.reports.notebook:profile_text"),
         Row("figures", "wcbench.reports.plot:names"),
-        Row("figure", "wcbench.reports.plot:draw"),
         Row("headline", "wcbench.analysis.headline:headline"),
     ],
 )
@@ -244,7 +243,7 @@ class Profile:
 
         ``width`` is in CSS pixels. Raises UnknownNameError, with the nearest name, where the record has no such figure.
         """
-        return VIEWS.load("figure")(self, name, **options)
+        return load_target("wcbench.reports.plot:draw")(self, name, **options)
 
     def to_frame(self) -> pd.DataFrame:
         """One row: the record's conditions and headline figures; `pandas.concat` of several compares records."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 from wcbench.reports import format as fmt
@@ -45,13 +44,6 @@ def section(summary: Summary) -> Section | None:
 def noun(part: Mapping[str, Any]) -> str:
     """What the rows are: kernels on a device, operators on a CPU host."""
     return "kernel" if "kernel" in str(part.get("of")) else "operator"
-
-
-def cumulative(spots: Sequence[Mapping[str, Any]]) -> list[float | None]:
-    """The running total of the rows' shares, as far as they are known."""
-    known = [row.get("time_share") for row in spots]
-    end = known.index(None) if None in known else len(known)
-    return [*accumulate(float(value or 0) for value in known[:end]), *[None] * (len(known) - end)]
 
 
 def _intro(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]], whole: bool) -> str:
@@ -123,15 +115,15 @@ def _whole(summary: Summary, part: Mapping[str, Any]) -> list[Block]:
 
 
 def _figure(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]]) -> Figure:
-    sums = cumulative(spots[:TOP])
     bars = tuple(
-        Bar(str(row.get("name")), str(row.get("category")), float(row["time_share"]), total)
-        for row, total in zip(spots, sums, strict=False)
-        if total is not None
+        Bar(str(row.get("name")), str(row.get("category")), float(row["time_share"]), row.get("cumulative_share"))
+        for row in spots[:TOP]
+        if row.get("time_share") is not None
     )
     of = part.get("of") or "time"
     listed = "; ".join(f"{fmt.shorten(bar.name, 60)} {fmt.share(bar.share)}" for bar in bars[:5])
-    last = f" Together the {len(bars)} make up {fmt.share(bars[-1].cumulative)}." if bars else ""
+    together = bars[-1].cumulative if bars else None
+    last = "" if together is None else f" Together the {len(bars)} make up {fmt.share(together)}."
     return Figure(
         "hotspots-figure",
         f"The {len(bars)} longest of {fmt.plural(len(spots), noun(part))} by share of {of}; Σ is the running total.",
@@ -157,11 +149,9 @@ def _table(summary: Summary, part: Mapping[str, Any], spots: Sequence[Mapping[st
         (
             rank,
             *(row.get(field) for field in ("time_share", "name", "time_ns", *fields)),
-            total,
-            row.get("calls"),
-            row.get("category"),
+            *(row.get(field) for field in ("cumulative_share", "calls", "category")),
         )
-        for rank, (row, total) in enumerate(zip(spots, cumulative(spots), strict=True), start=1)
+        for rank, row in enumerate(spots, start=1)
     )
     caption = f"{noun(part).capitalize()}s, longest first ({part.get('of') or 'time'} {per(part)})"
     caption += "; least and most: the time on the rank that spends least, and most" if by_rank else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 from wcbench.reports import format as fmt
 from wcbench.reports.model import Block, Column, Section, Table, Text
-from wcbench.reports.sections._common import Summary, file_name, imported, rows, show_command
+from wcbench.reports.sections._common import Summary, file_name, imported, mapping, rows, show_command
 
 _COLUMNS = (
     Column("what"),
@@ -24,7 +24,7 @@ def section(summary: Summary) -> Section | None:
     if not imported(summary):
         return None
     lost, mended, meant = sorted_losses(summary)
-    blocks: list[Block] = [Text(_intro(lost, mended, meant))]
+    blocks: list[Block] = [Text(_intro(summary))]
     if lost or mended or meant:
         cells = tuple(_row(row) for row in (*lost, *mended, *meant))
         caption = "What is missing, was mended, or was left out on purpose; bytes are those of the uncompressed file"
@@ -43,28 +43,28 @@ def sorted_losses(summary: Summary) -> tuple[Rows, Rows, Rows]:
     return [row for row in found if not row.get("repaired") and not row.get("deliberate")], mended, meant
 
 
-def amount(listed: Rows) -> int:
-    """How many pieces these are."""
-    return sum(int(row.get("count") or 0) for row in listed)
+def pieces(summary: Summary, kind: str) -> int:
+    """How many pieces of the files are "missing", "mended", or left out on purpose ("deliberate")."""
+    return int(mapping(summary.get("lost")).get(kind) or 0)
 
 
-def counted(listed: Rows, one: str, several: str) -> str:
+def counted(amount: int, one: str, several: str) -> str:
     """``3 pieces of the files were missing``; empty where there are none."""
-    pieces = amount(listed)
-    return f"{fmt.plural(pieces, 'piece')} {one if pieces == 1 else several}" if pieces else ""
+    return f"{fmt.plural(amount, 'piece')} {one if amount == 1 else several}" if amount else ""
 
 
-def _intro(lost: Rows, mended: Rows, meant: Rows) -> str:
+def _intro(summary: Summary) -> str:
     words = (
-        counted(lost, *(f"of the files {be} missing, damaged or not readable" for be in ("is", "are"))),
-        counted(mended, "was damaged, mended and kept", "were damaged, mended and kept"),
+        counted(
+            pieces(summary, "missing"),
+            *(f"of the files {be} missing, damaged or not readable" for be in ("is", "are")),
+        ),
+        counted(pieces(summary, "mended"), "was damaged, mended and kept", "were damaged, mended and kept"),
     )
+    meant = pieces(summary, "deliberate")
     damage = "; ".join(word for word in words if word) or "Nothing was lost and nothing had to be mended"
-    be = "is" if amount(meant) == 1 else "are"
-    it = "it" if amount(meant) == 1 else "them"
-    purpose = (
-        f" {fmt.plural(amount(meant), 'piece')} {be} left out on purpose, and no figure lacks {it}." if meant else ""
-    )
+    be, it = ("is", "it") if meant == 1 else ("are", "them")
+    purpose = f" {fmt.plural(meant, 'piece')} {be} left out on purpose, and no figure lacks {it}." if meant else ""
     return f"{damage}.{purpose}"
 
 

@@ -37,7 +37,7 @@ def section(summary: Summary) -> Section | None:
     deeper = len(listed) - len(shallow)
     if deeper:
         blocks.append(
-            Command(f"{fmt.plural(deeper, 'module')} further down the tree", show_command(summary, "modules"))
+            Command(f"All {fmt.count(len(listed))} modules, those further down too", show_command(summary, "modules"))
         )
     return Section("modules", "Modules", (*blocks, *notes_blocks(summary, "modules")))
 

@@ -12,7 +12,7 @@ from wcbench.reports.sections._common import Summary, block, measured, notes_blo
 from wcbench.reports.sections.memory import MODEL, pairs
 
 TABLE_ROWS = 20
-LEAST = 10_000
+LEAST = 10_000  # the caption says it in words
 COLUMNS = (
     ("name", Column("operator", "name")),
     ("intensity", Column("FLOP/byte", "number")),
@@ -76,8 +76,8 @@ def _figure(part: Mapping[str, Any]) -> Figure:
     whole = f"the whole step without a cache at {fmt.number(part.get('intensity'))} FLOP/byte"
     return Figure(
         "roofline-figure",
-        f"Operators on the roof of {device}, larger the more FLOPs they have; those with less than 1/{LEAST:,} of the "
-        f"largest one's are left out. Upright: the whole step with a cache of that capacity, by the {MODEL}.",
+        f"Operators on the roof of {device}, larger the more FLOPs they have; those with less than a ten-thousandth "
+        f"of the largest one's are left out. Upright: the whole step with a cache of that capacity, by the {MODEL}.",
         f"Roofline, FLOP/s over FLOP/byte on log axes, with {fmt.plural(len(points), 'operator')}. {said} FLOP/byte; "
         f"{whole}.",
         Roofline(part["peak_flops"], part["bandwidth"], points, part.get("intensity"), pairs(part.get("capacities"))),

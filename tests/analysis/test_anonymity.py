@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 import wcbench
 from wcbench import api
-from wcbench.analysis.anonymity import anonymous, stand_ins
+from wcbench.analysis.anonymity import anonymous, stand_ins, stand_ins_of_study
+from wcbench.analysis.study import Study
 from wcbench.record import Note, PassInfo, Profile, new_profile
 from wcbench.schema import to_arrow
 
@@ -66,6 +68,52 @@ def test_names_go_from_texts_keys_and_lists_and_the_rest_stays() -> None:
     assert found == {
         "run": None, "command": [], "rows": [{"name": "GEMM kernel 1", "n": 3}], "says": "see GEMM kernel 1!",
         "GEMM kernel 1": 1.5,
+    }  # fmt: skip
+
+
+def test_words_of_wcbench_are_no_names() -> None:
+    """A module called memory must not rename a field, nor one called GEMM a category, nor a kernel profile the form."""
+    names = {"memory": "module 1", "GEMM": "module 2", "wcbench.profile/1": "kernel 1", "timeline": "module 3"}
+    given = {
+        "schema": "wcbench.profile/1", "measured_memory": {"pass": "timeline"}, "memory": {"name": "memory"},
+        "full": {"GEMM": 1.0}, "rows": [{"category": "GEMM", "name": "GEMM", "module": "timeline"}],
+        "text": "the peak of memory in GEMM",
+    }  # fmt: skip
+    assert anonymous(given, names) == {
+        "schema": "wcbench.profile/1", "measured_memory": {"pass": "timeline"}, "memory": {"name": "module 1"},
+        "full": {"GEMM": 1.0}, "rows": [{"category": "GEMM", "name": "module 2", "module": "module 3"}],
+        "text": "the peak of memory in GEMM",
+    }  # fmt: skip
+
+
+def test_a_plain_word_is_replaced_only_where_it_is_a_word() -> None:
+    found = anonymous({"text": "zebra, and zebras; acme_k1_v2"}, {"zebra": "module 1", "acme_k1": "kernel 1"})
+    assert found == {"text": "module 1, and zebras; kernel 1_v2"}
+
+
+def test_commands_and_folders_go_wherever_they_stand() -> None:
+    given = {"a": {"run": "/x/acme", "command": ["wcbench", "acme"]}, "rows": [{"run": 3, "record": "/x/acme"}]}
+    assert anonymous(given, {}) == {"a": {"run": None, "command": []}, "rows": [{"run": 3, "record": None}]}
+
+
+def test_a_report_is_made_whatever_modules_are_called() -> None:
+    """Names that are fields, categories or passes of wcbench: every section is still there."""
+    plain = api.make_report(profile("memory", "GEMM", "timeline", "hotspots", "rows", "schema"))
+    made = api.make_report(profile("memory", "GEMM", "timeline", "hotspots", "rows", "schema"), anonymize=True)
+    assert [section.id for section in made.report.sections] == [section.id for section in plain.report.sections]
+    table = made.report.section("hotspots").table("hotspots-table")
+    assert all(" kernel " in name for name in table.column("kernel"))
+    assert table.column("category") == plain.report.section("hotspots").table("hotspots-table").column("category")
+
+
+def test_functions_and_own_tasks_of_a_study() -> None:
+    tables = {
+        "hotspots": pd.DataFrame({"function": [SECRET, "aten::mm"]}),
+        "hotspot_counts": pd.DataFrame({"top": ["other_own_kernel", None]}),
+    }
+    study = Study({"table": {"workloads": ["resnet", "acme.nets:Router"]}}, tables)
+    assert stand_ins_of_study(study) == {
+        SECRET: "function 1", "other_own_kernel": "function 2", "acme.nets:Router": "workload 1",
     }  # fmt: skip
 
 

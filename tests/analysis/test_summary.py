@@ -129,6 +129,7 @@ def test_the_blocks_by_hand(full: Profile) -> None:
         "calls": 1.0,
         "rank_min_ns": None,
         "rank_max_ns": None,
+        "cumulative_share": 0.5,
     }
     assert result["measured_memory"]["increase_bytes"] == 350
     assert result["power"]["devices"][1]["watts_mean"] is None

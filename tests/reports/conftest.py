@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -77,7 +78,8 @@ def _machine() -> dict[str, Any]:
 def _hotspots() -> dict[str, Any]:
     rows = [
         {"name": name, "category": full, "paper": paper, "time_ns": share * TOTAL_NS, "time_share": share, "calls": 2.0}
-        for name, full, paper, share in OPERATORS
+        | {"cumulative_share": total}
+        for (name, full, paper, share), total in zip(OPERATORS, accumulate(row[3] for row in OPERATORS), strict=True)
     ]
     where = {"pass": "timeline", "preset": "small", "batch_size": 64, "device": "cpu"}
     return {**where, "of": "operator self time", "steps": 5, "total_ns": TOTAL_NS, "rows": rows}
@@ -388,6 +390,7 @@ def hostile() -> dict[str, Any]:
             "paper": "GEMM",
             "time_ns": 1000.0 * (60 - index),
             "time_share": (60 - index) / 1830,
+            "cumulative_share": sum(60 - other for other in range(index + 1)) / 1830,
             "calls": 1.0,
         }
         for index, name in enumerate(names)
@@ -503,6 +506,7 @@ def imported() -> dict[str, Any]:
         },
         machine={"gpus": [{"name": "NVIDIA A100-SXM4-80GB"}] * 8, "world_size": 2},
         losses=[{**loss, "repaired": False}, {**loss, "why": "a time is turned round", "count": 2, "repaired": True}],
+        lost={"missing": 3, "mended": 2, "deliberate": 0},
         tables={"kernels": 40, "ops": 24, "counters": 7},
         notes=[{"about": "timeline", "text": "350 ranges are left out."}],
         passes={

@@ -47,7 +47,9 @@ def test_the_sentences(foreign: dict[str, Any]) -> None:
     ],
 )
 def test_files_without_a_device(foreign: dict[str, Any], tables: dict[str, int], sentence: str) -> None:
-    foreign.update(activity=None, hotspots=None, categories=None, losses=[], tables=tables, gates=None, passes={})
+    foreign.update(
+        activity=None, hotspots=None, categories=None, losses=[], lost={}, tables=tables, gates=None, passes={}
+    )
     assert lead(foreign) == (sentence,)
 
 
@@ -180,6 +182,7 @@ def test_what_was_lost_stands_before_what_was_mended(foreign: dict[str, Any]) ->
     assert section.table("losses-table").column("count") == (3, 2)
     assert text(section).startswith("3 pieces of the files are missing, damaged or not readable; 2 pieces were")
     foreign["losses"] = [{**foreign["losses"][0], "count": 1, "deliberate": True}]
+    foreign["lost"] = {"missing": 0, "mended": 0, "deliberate": 1}
     section = profile_report(foreign).section("losses")
     assert text(section) == (
         "Nothing was lost and nothing had to be mended. 1 piece is left out on purpose, and no figure lacks it."
@@ -187,7 +190,7 @@ def test_what_was_lost_stands_before_what_was_mended(foreign: dict[str, Any]) ->
     assert section.table("losses-table").column("done") == ("left out on purpose",)
     assert section.table("losses-table").column("file") == ("rank0.json",)
     assert "Import" not in " ".join(lead(foreign))
-    foreign["losses"] = []
+    foreign.update(losses=[], lost={"missing": 0, "mended": 0, "deliberate": 0})
     assert text(profile_report(foreign).section("losses")) == "Nothing was lost and nothing had to be mended."
 
 

@@ -85,7 +85,7 @@ def test_a_majority_and_unknown_names(summary: dict[str, Any]) -> None:
 def test_shares_that_are_absent(summary: dict[str, Any]) -> None:
     summary["categories"] = None
     for row in summary["hotspots"]["rows"]:
-        row["time_share"] = None
+        row.update(time_share=None, cumulative_share=None)
     assert lead(summary)[1] == "Its operators have no share of the time."
 
 

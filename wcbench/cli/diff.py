@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -30,4 +31,5 @@ def diff(
     from wcbench.reports.terminal import terminal_report
 
     show(terminal_report(diff_report(found.to_dict()), rows))
-    closing([f"Next: wcbench report {a} --against {b}"], quiet=quiet, to_stderr=False)
+    words = ["wcbench", "report", a, "--against", b, *([] if runs is None else ["--runs", str(runs)])]
+    closing([f"Next: {shlex.join(words)}"], quiet=quiet, to_stderr=False)
