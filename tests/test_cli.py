@@ -348,7 +348,7 @@ FORM = {
 }
 ROWS = {
     "steps": "rank index role kind duration_ns loss",
-    "hotspots": "name category paper time_ns time_share cumulative_share calls rank_min_ns rank_max_ns cumulative_share",
+    "hotspots": "name category paper time_ns time_share cumulative_share calls rank_min_ns rank_max_ns",
     "scaling": "kind phase quantity unit length recorded fixed per_sample error samples values",
     "operators": "name phase calls flops_matrix flops_all bytes_read bytes_written",
     "modules": "module depth calls flops_matrix flops_all bytes_read bytes_written params share",
