@@ -94,9 +94,10 @@ def _saved(document: Document) -> str:
         return "So nothing is saved"
     if found["uncovered"]:
         return "What they save says nothing, as they do not stand for all"
-    if cost["measured"] or not cost["of"]:
-        return f"They save {cost['saved']:.0%} of the {cost['of'] or 'cost given'}"
     amount, _, how = cost["of"].partition(", ")
+    if cost["measured"] or not how:  # or a column of somebody's own table, which says no more of itself
+        of = cost["of"] or "cost given"
+        return f"They save {cost['saved']:.0%} of {of if of.startswith('the ') else f'the {of}'}"
     if amount.endswith("of a step"):
         amount = amount.removesuffix(" of a step")
         return (

@@ -23,6 +23,11 @@ from wcbench.reports.sections.complexity import counted_on
 MODEL = "inter-operator reuse model"
 LOGICAL, ALLOCATOR = "logical (each tensor's bytes new)", "allocator (addresses used again)"
 TILED = "logical, with the tiling bound"
+WORKING_SETS = (
+    ("wss_50", "Working set 50 %", "smallest cache with 50 % of the attainable hits"),
+    ("wss_90", "Working set 90 %", "smallest cache with 90 % of the attainable hits"),
+    ("wss_99", "Working set 99 %", "smallest cache with 99 % of the attainable hits"),
+)
 FIELDS = ("device", "moment", "current_bytes", "peak_bytes", "reserved_bytes")
 
 
@@ -82,9 +87,8 @@ def _facts(part: Mapping[str, Any]) -> Iterator[Fact]:
     yield Fact("Cold bytes", part.get("cold_bytes"), "bytes", hint="touched for the first time")
     yield Fact("Distinct bytes", part.get("unique_bytes"), "bytes")
     yield Fact("Touches a byte", part.get("reuse_count_mean"), "number", hint="mean")
-    for share in (50, 90, 99):
-        hint = f"smallest cache with {share} % of the attainable hits"
-        yield Fact(f"Working set {share} %", part.get(f"wss_{share}"), "bytes", hint=hint)
+    for field, label, hint in WORKING_SETS:
+        yield Fact(label, part.get(field), "bytes", hint=hint)
     yield Fact("Largest operator", part.get("largest_operator_bytes"), "bytes", hint="below it the model is too low")
     if part.get("unplaced_bytes"):
         yield Fact("Without a place", part.get("unplaced_bytes"), "bytes", hint="gathers, scatters: no reuse credited")

@@ -558,3 +558,11 @@ def test_the_matrix_of_dacapo(shared: Path, tmp_path: Path) -> None:
     near = d <= found.radius
     assert len(packing) == len(members)
     assert (near[packing].sum(axis=1) <= 1).all()  # no workload is within the radius of two of them
+
+
+def test_the_saving_of_a_tables_own_cost_is_said_in_plain_words() -> None:
+    from wcbench.analysis.study_answer import _saved
+
+    cost = {"saved": 0.42, "of": "the column cost of the table", "measured": False, "reason": ""}
+    document = {"cost": cost, "subset": {"size": 2, "of": 5, "uncovered": []}}
+    assert _saved(document) == "They save 42% of the column cost of the table"
