@@ -270,7 +270,13 @@ def test_children_of_a_suite_end_with_it(tmp_path: Path, number: signal.Signals)
     """Also where the signal reaches the parent alone; nothing is left running."""
     (tmp_path / "slow.py").write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
     script = "from wcbench.profilers.suite import profile_tasks; profile_tasks(['slow:Task', 'slow:Task'], {})"
-    parent = subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  # the background ignores it
+    )
     for _ in range(300):
         if (tmp_path / "pid").is_file() and (tmp_path / "pid").read_text():
             break
