@@ -29,8 +29,8 @@ def commands() -> str:
     runner = CliRunner(env={"COLUMNS": "100"})
     parts = [
         "# Commands\n",
-        "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a gate did not hold (only where an option asks for that), 130 "
-        "interrupted. `wcbench --version` prints the version.\n",
+        "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; 3 is kept for a gate that does not hold, and no "
+        "command ends with it yet. `wcbench --version` prints the version.\n",
     ]
     for name in sorted(getattr(get_command(app), "commands")):  # noqa: B009  (click's type does not say it)
         text = runner.invoke(app, [name, "--help"], prog_name="wcbench").output

@@ -4,7 +4,7 @@ A page is a session: one scratch folder, its blocks in order. Markers are commen
 
     <!-- run -->             the commands of the next block are run; what they print must be what stands there
     <!-- run: measured -->   figures depend on the machine: words of the lines without a digit must be printed again
-    <!-- run: free -->       what it prints depends on the machine: only how it ends is checked
+    <!-- run: free -->       what it prints depends on the machine: half of the words must be printed again
     <!-- file: NAME -->      the next block is written to NAME
     <!-- setup: COMMAND -->  a command that is not shown; $SHARED is the folder ../shared
 
@@ -99,7 +99,8 @@ def same(block: Block, printed: str) -> bool:
         return False
     shown = block.text.splitlines()
     if "free" in block.words:
-        return len(shown) > len(block.commands)
+        mine = words(block.text)
+        return len(shown) > len(block.commands) and 2 * len(mine & words(printed)) >= len(mine)
     if "measured" in block.words:
         fixed = (line for line in shown if not re.search(r"\d", line))
         quiet = all(line.startswith("$ ") for line in shown) and masked(block.text) != masked(printed)

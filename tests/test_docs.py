@@ -80,14 +80,14 @@ def _files_of(request: pytest.FixtureRequest) -> None:
 @pytest.mark.usefixtures("_files_of")
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "howto.md"])  # whose quick ones take a while
 def test_quick_transcripts_are_what_is_printed(page: str) -> None:
-    assert not "\n".join(_played(page, slow=False)), "run `make docs`"
+    assert not "\n".join(_played(page, slow=False)), f"run `python docs/transcripts.py {page}`"
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_files_of")
 @pytest.mark.parametrize("page", PAGES)
 def test_all_transcripts_are_what_is_printed(page: str) -> None:
-    assert not "\n".join(_played(page, slow=True)), "run `make docs`"
+    assert not "\n".join(_played(page, slow=True)), f"run `python docs/transcripts.py {page}`"
 
 
 def test_every_shown_output_is_a_transcript() -> None:
@@ -112,6 +112,8 @@ def test_every_shown_output_is_a_transcript() -> None:
         ("measured", "$ x\nname  time\nmm 1\n", "$ x\nname time\nmul 2\n", True),
         ("measured", "$ x\nname  time\nmm 1\n", "$ x\nmul 2\n", False),
         ("measured", "$ x\n", "$ x\nsomething\n", False),
+        ("free", "$ x\nhead one\n", "$ x\nhead two\n", True),
+        ("free", "$ x\nhead one\n", "$ x\nother two\n", False),
         ("free", "$ x\na 1\n", "$ x\nb\n", True),
         ("free", "$ x\n", "$ x\nb\n", False),
     ],
