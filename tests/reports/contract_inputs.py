@@ -24,6 +24,7 @@ from wcbench.analysis.sweep import Point, Sweep
 from wcbench.record import Note, PassInfo, Profile, new_profile
 from wcbench.reports.build import of_sweep
 from wcbench.reports.document import Made
+from wcbench.reports.model import Report, Section
 from wcbench.reports.profile_report import profile_report
 from wcbench.schema import to_arrow
 
@@ -31,6 +32,8 @@ PERSON = {"home": "/srv/people/evelyn", "user": "evelyn", "hostname": "gpubox7.l
 """Whose names no report may hold."""
 PRIVATE = ("evelyn", "gpubox7")
 WHERE = f"{PERSON['home']}/work on {PERSON['hostname']} by {PERSON['user']}, and /home/mallory/x"
+ELSEWHERE = "/home/mallory/work"
+"""A folder on a machine whose record of itself, and with it whose names, is not at hand."""
 SECRET, OWN, MODULE = "acme_secret_gemm_v3_kernel", "acme::fused_router", "acme_net.router"
 """Names of a kernel, an operator and a module that --anonymize hides."""
 
@@ -101,12 +104,13 @@ def read(content: str, name: str) -> Made:
 
 
 def imported(name: str = "sm80_xmma_gemm_f16") -> Made:
-    """A trace of two steps on a device: kernels, a copy, host operators, and an event that does not close."""
+    """A trace of two steps on a device: kernels, a copy, host operators, one of which is called by somebody's path, and
+    an event that does not close."""
     events = []
     for step in range(2):
         at = 1000 * step
         events += [
-            mark(f"ProfilerStep#{step + 3}", at, 900 + 7 * step),
+            mark(f"ProfilerStep#{step + 3}", at, 900 + 7 * step), op(f"{ELSEWHERE}/net.py(7): forward", at + 5, 300),
             op("aten::mm", at + 10, 40), call(at + 20, 10 * step + 1), kernel(at + 60, 10 * step + 1, 333, name),
             op("aten::relu", at + 60, 20), call(at + 65, 10 * step + 2),
             kernel(at + 420, 10 * step + 2, 111, "vectorized_elementwise_kernel"),
@@ -211,6 +215,24 @@ def renamed(found: Study, names: Mapping[str, str]) -> Study:
 
     tables = {name: frame.map(change) for name, frame in found.tables.items()}
     return replace(found, document=change(found.document), tables=tables)
+
+
+def hostile_tables(found: Mapping[str, Made]) -> Report:
+    """One row of every table of every kind with a hostile name in each of its cells that is text; first names are long
+    ones, each with its own end."""
+    tables = {table.id: table for made in found.values() for s in made.report.sections for table in s.tables()}
+    hostile = []
+    for number, table in enumerate(table for table in tables.values() if table.rows):
+        row = tuple(_hostile(value, f"{number}c{i}") for i, value in enumerate(table.rows[0]))
+        hostile.append(replace(table, caption=f"{HOSTILE} {number}", rows=(row,)))
+    section = Section("names", HOSTILE, tuple(hostile))
+    return replace(found["profile"].report, sections=(section,))
+
+
+def _hostile(value: Any, place: str) -> Any:
+    if not isinstance(value, str):
+        return value
+    return f"{HOSTILE}at{place}{LONG}" if place.endswith("c0") and place.startswith("1") else f"{HOSTILE}at{place}"
 
 
 HOSTILE_KINDS: Mapping[str, Callable[[], Made]] = {

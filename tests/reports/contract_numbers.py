@@ -173,6 +173,7 @@ class Known:
     def __init__(self, data: Mapping[str, Any], shown: Report | None = None) -> None:
         self.values: dict[str, set[float]] = {"": set(), "time": set(), "bytes": set(), "work": set(), "share": set()}
         self.names: set[str] = set()
+        self._percent = _in_percent(data)
         self._walk(data, ())
         if shown is not None:  # of the longest operators, how many a figure has
             self.values[""] |= {float(len(panel)) for panel in _lists(shown)}
@@ -212,7 +213,7 @@ class Known:
         self.values[""].add(value)
         if abs(value) <= 1 + 1e-9:
             self.values["share"].add(value)
-        if "percentile" in near or unit == "%":
+        if "percentile" in near or unit == "%" or (path[:1] == ("tables",) and path[-1] in self._percent):
             self.values["share"].add(value / 100)
         for pattern, factor in _SECONDS:
             if any(pattern.search(part) for part in (*near, unit)):
@@ -248,6 +249,12 @@ class Known:
             self._between(every, *sorted((value / factor * (1 - 1e-12), value / factor * (1 + 1e-12))))
             for factor in (1.0, *factors)
         )
+
+
+def _in_percent(data: Mapping[str, Any]) -> set[str]:
+    """The columns of a study's tables that hold percent, as in somebody's own table of features: 135 is 135 %."""
+    features = (data.get("table") or {}).get("features") or [] if isinstance(data.get("table"), Mapping) else []
+    return {str(one["name"]) for one in features if one.get("unit") == "%"}
 
 
 def _lists(value: Any) -> Iterator[Sequence[Any]]:
@@ -292,14 +299,19 @@ def spellings(names: set[str]) -> list[str]:
     return sorted((n for n in found if re.search(r"[A-Za-z]", n) and re.search(r"\d", n)), key=len, reverse=True)
 
 
+def leaves(names: set[str]) -> set[str]:
+    """How modules stand in a tree: of ``tables.20`` only ``20``."""
+    return {name.rpartition(".")[2] for name in names if re.fullmatch(r"[A-Za-z_]\w*(\.\w+)+", name)}
+
+
 def unknown_numbers(report: Report, data: Mapping[str, Any]) -> list[str]:
     """Every number of a text that no value of the JSON prints as, with where it stands."""
     known = Known(data, report)
-    names = spellings(known.names)
+    names, modules = spellings(known.names), leaves(known.names)
     return [
         f"{where}: {token.text!r} in {text[:200]!r}"
         for where, text in texts(report)
-        if re.search(r"\d", text)
+        if re.search(r"\d", text) and not (where.endswith(": module") and text.strip() in modules)
         for token in tokens(bare(text, names))
         if not known.has(token)
     ]
