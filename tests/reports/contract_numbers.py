@@ -44,6 +44,10 @@ _TOKEN = re.compile(
     rf"(?:[ \u00a0]?(?P<unit>{_UNIT})(?:/[a-z]+)?(?![\w/]))?(?!\w|-[A-Za-z]|\.\d|[:/]\d)"
 )
 _DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:\+\d\d:\d\d)?)?")
+_REST = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+)(?= (?:\w+ )?more\b)")
+"""How many of a list are not named: ``a, b, and 964 more`` is no datum, but with those named it is a list's length."""
+NAMED = 12
+"""Most that a sentence names of a list."""
 ANSWERS = frozenset({"answer", "sentences", "verdict", "words", "certificate"})
 """Fields with sentences that are made of numbers; every other text in the data is a name or the record's own words."""
 
@@ -242,6 +246,11 @@ class Known:
         place = bisect_left(found, low)
         return place < len(found) and found[place] <= high
 
+    def is_rest(self, number: str) -> bool:
+        """Whether so many are left of a list of which a few are named."""
+        left = int(number.replace(",", ""))
+        return any(float(left + named) in self.values[""] for named in range(1, NAMED + 1))
+
     def exactly(self, value: float, *factors: float) -> bool:
         """Whether this is a value, or one times a factor (a figure's axis may be in ms)."""
         every = self._sorted[""]
@@ -312,6 +321,6 @@ def unknown_numbers(report: Report, data: Mapping[str, Any]) -> list[str]:
         f"{where}: {token.text!r} in {text[:200]!r}"
         for where, text in texts(report)
         if re.search(r"\d", text) and not (where.endswith(": module") and text.strip() in modules)
-        for token in tokens(bare(text, names))
+        for token in tokens(_REST.sub(lambda m: "…" if known.is_rest(m[1]) else m[0], bare(text, names)))
         if not known.has(token)
     ]

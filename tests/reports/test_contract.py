@@ -250,6 +250,13 @@ def test_percent_of_a_table_with_percent() -> None:
     assert [known.has(token) for token in tokens("135 %, 136 %, 7,780 %, 7.78 kB")] == [True, False, False, True]
 
 
+def test_the_rest_of_a_list() -> None:
+    """Of 972 metrics eight are named and 964 are not; nobody could have named 700 of them."""
+    report = dataclasses.replace(made("nothing").report, lead=("Metrics: a, b, and 964 more.", "As c, and 272 more."))
+    found = unknown_numbers(report, {"unknown": [f"metric {i}" for i in range(972)]})
+    assert [line.partition(" in ")[0] for line in found if line.startswith("lead")] == ["lead: '272'"]
+
+
 def test_a_module_that_is_called_by_a_number() -> None:
     """In the tree of modules ``tables.20`` is ``20``: a name there, and a number anywhere else."""
     table = Table("m", "", (Column("module", "text"), Column("x", "text")), (("\u00a020", "20"), ("\u00a021", "")))
