@@ -23,6 +23,8 @@ Kind = Literal[
 too many powers of ten for one."""
 
 ABSENT = "n/a"
+NUMBER_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPE]?(?:FLOP|MAC)|[mµn]?s|[KMGT]iB|[kMG]|%|J|W)(?![\w/]))")
+"""The blank between a number and its unit, at which no line may end."""
 DIGITS = 3
 NAME_LIMIT = 600
 """Characters of a name that a table shows; a template-heavy CUDA kernel name has 200 to 500."""

@@ -28,7 +28,6 @@ LABEL = 300
 LONG_NAME = 120
 """Longer names stand shortened in a table, and whole (up to `format.NAME_LIMIT`) in what opens below them."""
 
-_NUMBER_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPE]?(?:FLOP|MAC)|[mµn]?s|[KMGT]iB|[kMG]|%|J|W)(?![\w/]))")
 _SVG_TEXT = re.compile(r"(<text\b[^>]*>)([^<]*…[^<]*)(</text>)")
 
 
@@ -82,7 +81,7 @@ def _harmless(value: Any) -> Any:
 def _prose(text: str, limit: int = SENTENCE) -> Markup:
     """A sentence on one line in which a number is not parted from its unit."""
     line = _limited(re.sub(r"\s+", " ", text).strip(), limit)
-    return Markup(_NUMBER_UNIT.sub("&nbsp;", str(escape(line))))
+    return Markup(fmt.NUMBER_UNIT.sub("&nbsp;", str(escape(line))))
 
 
 def _label(text: str) -> Markup:

@@ -32,7 +32,6 @@ LABEL_LIMIT = 120
 CHOPPED = 8
 """Characters that stay together in a longer word without a separator or a capital."""
 
-NUMBER_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPE]?(?:FLOP|MAC)|[mµn]?s|[KMGT]iB|[kMG]|%|J|W)(?![\w/]))")
 _AFTER = re.compile(r"(?<=::)(?=[^:])|(?<=[_,/<=;&|-])(?=\w)|(?<=\.)(?=[^\W\d])")
 """Where a name is best broken: after a separator."""
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -66,7 +65,7 @@ def _covered() -> frozenset[int]:
 
 def line(text: Any) -> str:
     """A sentence or a name on one line: printable, breakable, no number parted from its unit."""
-    return breakable(NUMBER_UNIT.sub("\u00a0", printable(fmt.prose(text))))
+    return breakable(fmt.NUMBER_UNIT.sub("\u00a0", printable(fmt.prose(text))))
 
 
 def bounded(text: Any, limit: int) -> str:

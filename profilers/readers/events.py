@@ -65,15 +65,14 @@ class _Piece:
 class Events(Generic[E]):
     """Iterates over lists of events.
 
-    ``plain`` is a msgspec Struct with a default for every field: what damaged pieces are read as, event by event.
-    ``fast``, where it is given, is what all other pieces are read as: a tagged union, say, that skips most events.
+    ``kind`` is a msgspec Struct with a default for every field; of a damaged piece it is read event by event.
 
     Attributes
     ----------
     metadata : keys of the top level beside ``traceEvents``; those behind the events are there when the iteration ends.
     """
 
-    def __init__(self, source: Source, sink: Sink, plain: type[E], fast: Any = None) -> None:
+    def __init__(self, source: Source, sink: Sink, kind: type[E]) -> None:
         self.metadata: dict[str, Any] = {}
         self._source, self._sink = source, sink
         self._lose: Lost = sink.lose
@@ -83,28 +82,21 @@ class Events(Generic[E]):
         self._begin_with(_KEYS)
         self._tail: bytearray | None = None  # what stands behind the list, once it has ended
         self._tail_due = True  # at least the brace that closes the file
-        self.use(plain, fast)
+        self._read_as(kind)
 
-    def use(self, plain: type[E], fast: Any = None) -> None:
-        """Decode as other kinds from here on."""
-        self._kind = plain
-        kind: Any = fast or plain
+    def _read_as(self, kind: Any) -> None:
+        self._kind = kind
         self._many: Any = msgspec.json.Decoder(list[kind])
-        self._one = msgspec.json.Decoder(plain)
-
-    def again(self, plain: type[E], fast: Any = None) -> list[E]:
-        """The batch in hand once more, as other kinds, which are used from here on."""
-        self.use(plain, fast)
-        self._lose = _told_before
-        found = self._decode(self._piece, self._offset)
-        self._lose = self._sink.lose
-        return found
+        self._one = msgspec.json.Decoder(kind)
 
     def batch_as(self, kind: Any) -> list[Any]:
-        """The batch in hand once more as another kind, for once."""
-        before = self._kind, self._many, self._one
-        found: list[Any] = self.again(kind)
-        self._kind, self._many, self._one = before
+        """The batch in hand once more as another kind; what is lost of it was told before."""
+        before = self._kind
+        self._read_as(kind)
+        self._lose = _told_before
+        found: list[Any] = self._decode(self._piece, self._offset)
+        self._lose = self._sink.lose
+        self._read_as(before)
         return found
 
     def __iter__(self) -> Iterator[list[E]]:
