@@ -28,7 +28,12 @@ OUTSIDE = -1
 
 COMMUNICATION, COPY, SYNCHRONIZATION = "communication", "memory copy", "synchronization"
 
-_COLUMNS = ["pass", "name", "rank", "device", "stream", "start_ns", "duration_ns", "step", "phase", "collective"]
+_FIELDS = {
+    "name": "name", "device": "device", "phase": "phase", "collective": "collective", "rank": "rank",
+    "stream": "stream", "start": "start_ns", "duration": "duration_ns", "step": "step",
+}  # fmt: skip
+_COLUMNS = ["pass", *_FIELDS.values()]
+_TEXTS = {"name": "names", "device": "devices", "phase": "phases"}
 _CLOCK_NS = 3_600_000_000_000
 """Where all other work began at least an hour after 0, a start at 0 is no time."""
 
@@ -101,31 +106,36 @@ class Executions:
 
 def executions(profile: Profile, passname: str) -> Executions | None:
     """Rows of table `kernels` of a pass, those of devices alone where there are any; None where there are none."""
-    table = profile.columns("kernels", _COLUMNS)
-    mine = np.flatnonzero(is_text(table["pass"], passname))
-    if not len(mine):
+    most = profile.manifest.tables.get("kernels", 0)
+    arrays: dict[str, NDArray[Any]] = {key: np.empty(most, np.int64) for key in ("row", *_FIELDS)}
+    arrays["collective"] = np.empty(most, np.bool_)
+    texts: dict[str, dict[str, int]] = {key: {} for key in _TEXTS}
+    first = count = 0
+    for table in profile.batches("kernels", _COLUMNS):
+        mine = np.flatnonzero(is_text(table["pass"], passname))
+        new = slice(count, count := count + len(mine))
+        arrays["row"][new] = first + mine
+        for key, column in _FIELDS.items():
+            arrays[key][new] = _values(key, table[column], texts.get(key, {}))[mine]
+        first += table.num_rows
+    if not count:
         return None
-    texts = {key: codes(table[key]) for key in ("name", "device", "phase")}
-    found = Executions(
-        names=texts["name"][1],
-        devices=texts["device"][1],
-        phases=texts["phase"][1],
-        row=mine,
-        collective=~table["collective"].is_null().to_numpy()[mine],
-        **{key: texts[key][0][mine] for key in texts},
-        **{
-            key: whole(table[column], absent)[mine]
-            for key, column, absent in (
-                ("rank", "rank", ABSENT),
-                ("stream", "stream", ABSENT),
-                ("start", "start_ns", ABSENT),
-                ("duration", "duration_ns", ABSENT),
-                ("step", "step", OUTSIDE),
-            )
-        },
+    rows = Executions(
+        **{key: found[:count] for key, found in arrays.items()},  # type: ignore[arg-type]
+        **{_TEXTS[key]: list(known) for key, known in texts.items()},  # type: ignore[arg-type]
     )
-    on_device = np.array([name != "cpu" for name in found.devices], np.bool_)[found.device]
-    return found.take(on_device) if on_device.any() else found
+    on_device = np.array([name != "cpu" for name in rows.devices], np.bool_)[rows.device]
+    return rows.take(on_device) if on_device.any() else rows
+
+
+def _values(key: str, column: pa.ChunkedArray, known: dict[str, int]) -> NDArray[Any]:
+    """A column as numbers; of texts their places among those that are known, to which new ones are added."""
+    if key == "collective":
+        return np.asarray(~column.is_null().to_numpy())
+    if key not in _TEXTS:
+        return whole(column, OUTSIDE if key == "step" else ABSENT)
+    numbers, texts = codes(column)
+    return np.array([*(known.setdefault(text, len(known)) for text in texts), -1], np.int64)[numbers]
 
 
 def codes(column: pa.ChunkedArray) -> tuple[Int, list[str]]:

@@ -94,14 +94,12 @@ def select(profile: Profile, passname: str, *, steps: str = MEASURED, rank: int 
 def _executed(profile: Profile, passname: str, rows: Executions, steps: str, rank: int | None) -> Selection | None:
     rows = rows.take(_of_rank(rows.rank, rank))
     waiting = np.zeros(len(rows), np.bool_) if rows.host else rows.is_in(SYNCHRONIZATION)
-    busy = rows.take(~waiting)
-    whole_ns = float(busy.duration.sum(dtype=np.float64))
-    inside = busy.step != OUTSIDE
-    inside_ns = float(busy.duration[inside].sum(dtype=np.float64))
+    inside = ~waiting & (rows.step != OUTSIDE)
     basis = _basis(profile, passname, steps, bool(inside.any()))
     if basis is None:
         return None
-    chosen = busy if basis == ALL else busy.take(inside)
+    whole_ns, inside_ns = (float(rows.duration.sum(dtype=np.float64, where=these)) for these in (~waiting, inside))
+    chosen = rows.take(~waiting if basis == ALL else inside)
     return Selection(
         names=chosen.names,
         name=chosen.name,
@@ -117,7 +115,7 @@ def _executed(profile: Profile, passname: str, rows: Executions, steps: str, ran
         averaged=basis != ALL,
         coverage=inside_ns / whole_ns if whole_ns else None,
         whole_ns=whole_ns,
-        whole_calls=len(busy),
+        whole_calls=int((~waiting).sum()),
         waiting_ns=float(rows.duration[waiting].sum(dtype=np.float64)),
         waiting_calls=int(waiting.sum()),
     )

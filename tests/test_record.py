@@ -654,14 +654,37 @@ def _truncate(file: Path) -> None:
             lambda file: pq.write_table(steps(5).set_column(5, "duration_ns", pa.array(["soon"])), file),
             "is not the table steps: ",
         ),
+        (
+            lambda file: pq.write_table(steps(5, 7, 9), file),
+            "is not the table steps: it has 3 rows, the manifest says 2",
+        ),
     ],
 )
-def test_a_damaged_table_is_named_by_its_file(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
+@pytest.mark.parametrize("read", [Profile.arrow, Profile.columns, Profile.batches])
+def test_a_damaged_table_is_named_by_its_file(
+    tmp_path: Path, damage: Callable[[Path], object], message: str, read: Callable[..., Any]
+) -> None:
     loaded = profile().save(tmp_path / "run")
     damage(tmp_path / "run" / "steps.parquet")
+    asked = () if read is Profile.arrow else (["pass", "rank", "duration_ns"],)
     with pytest.raises(RecordError, match=f"steps.parquet {message}") as caught:
-        loaded.table("steps")
+        list(read(loaded, "steps", *asked))
     assert caught.value.hint == "The record is damaged; profile again."
+
+
+def test_a_table_in_batches_is_the_table(full: Profile, tmp_path: Path) -> None:
+    """Groups of two rows of three, of a folder and of a record in memory."""
+    folder = tmp_path / "run"
+    full.save(folder)
+    kernels = full.arrow("kernels")
+    pq.write_table(kernels, folder / "kernels.parquet", row_group_size=2)
+    asked = ["name", "step", "pass"]
+    parts = list(record.load(folder).batches("kernels", asked))
+    assert [part.num_rows for part in parts] == [2, 1]
+    assert pa.concat_tables(parts).to_pylist() == kernels.select(asked).to_pylist()
+    held = profile(tables={"kernels": kernels})
+    assert pa.concat_tables(held.batches("kernels", asked)).to_pylist() == kernels.select(asked).to_pylist()
+    assert [part.num_rows for part in held.batches("totals", ["name"])] == [0]
 
 
 def test_a_table_of_version_1_without_its_flag_is_damaged(old: Path) -> None:

@@ -14,7 +14,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -215,9 +215,24 @@ class Profile:
     def columns(self, name: str, columns: Sequence[str]) -> pa.Table:
         """Some columns of a table as Arrow: of a saved record these alone are read, so that the lists of a million
         kernels cost nothing to who does not ask for them."""
-        if name in self._arrow or self._folder is None or self._version != SCHEMA_VERSION:
+        if self._at_hand(name):
             return self.arrow(name).select(list(columns))
         return self._read(name, columns)
+
+    def batches(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The same, part by part: whoever makes arrays of them need not hold all of Arrow's beside numpy's."""
+        if self._at_hand(name) or name not in self.manifest.tables:
+            yield self.columns(name, columns)
+            return
+        schema, count = _schema(name, columns), 0
+        for rows in self._row_groups(name, columns):
+            yield self._checked(name, rows, schema)
+            count += rows.num_rows
+        self._check_rows(name, count)
+
+    def _at_hand(self, name: str) -> bool:
+        """Whether a table is in memory, or has to come there whole before it can be read."""
+        return name in self._arrow or self._folder is None or self._version != SCHEMA_VERSION
 
     def table(self, name: str) -> pd.DataFrame:
         """A table as a data frame (columns: docs/record.md); one that was not recorded has no rows."""
@@ -255,24 +270,54 @@ class Profile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        schema = table_schema(name).arrow()
-        schema = schema if columns is None else pa.schema([schema.field(c) for c in columns], schema.metadata)
+        schema = _schema(name, columns)
         if self._folder is None or name not in self.manifest.tables:
             return schema.empty_table()
 
         file = self._folder / f"{name}.parquet"
         try:
             known = None if columns is None else [c for c in columns if c in pq.read_schema(file).names]
-            table = pq.read_table(file, columns=known, page_checksum_verification=True)
+            with lean_memory():
+                table = pq.read_table(file, columns=known, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
             raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
+        whole = self._checked(name, table, schema)
+        self._check_rows(name, whole.num_rows)
+        return whole
+
+    def _checked(self, name: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
+        """Rows of a table's file, if they are what the schema says."""
+        import pyarrow as pa
+
         try:
             whole = conform(upgrade_table(name, table, self._version), schema)
             whole.validate(full=True)
-            _check_rows(whole.num_rows, self.manifest.tables[name])
             return whole
         except (KeyError, ValueError, IndexError, pa.ArrowException) as error:
-            raise RecordError(f"{file} is not the table {name}: {error}.", DAMAGED) from error
+            raise self._not_the_table(name, str(error)) from error
+
+    def _check_rows(self, name: str, found: int) -> None:
+        if found != self.manifest.tables[name]:
+            raise self._not_the_table(name, f"it has {found} rows, the manifest says {self.manifest.tables[name]}")
+
+    def _not_the_table(self, name: str, why: str) -> RecordError:
+        return RecordError(f"{self._folder}/{name}.parquet is not the table {name}: {why}.", DAMAGED)
+
+    def _row_groups(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of a table's file as they stand there, a group of rows at a time."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        file = f"{self._folder}/{name}.parquet"
+        try:
+            with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+                known = [column for column in columns if column in opened.schema_arrow.names]
+                for number in range(opened.num_row_groups):
+                    with lean_memory():
+                        rows = opened.read_row_group(number, columns=known)
+                    yield rows
+        except (OSError, pa.ArrowException) as error:
+            raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
 
     def save(self, folder: Path, *, force: bool = False) -> Profile:
         """Write the record to ``folder`` in one piece and return it as loaded from there.
@@ -335,11 +380,6 @@ def _place(file: Path, target: Path) -> None:
         os.link(file, target)
     except OSError:
         shutil.copyfile(file, target)
-
-
-def _check_rows(found: int, expected: int) -> None:
-    if found != expected:
-        raise ValueError(f"it has {found} rows, the manifest says {expected}")
 
 
 def new_profile(
@@ -438,6 +478,28 @@ def _is_record(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(data, dict) and {"schema_version", "wcbench", "passes"} <= data.keys()
+
+
+def _schema(name: str, columns: Sequence[str] | None) -> pa.Schema:
+    """The schema of a table, or of some columns of it."""
+    import pyarrow as pa
+
+    schema = table_schema(name).arrow()
+    return schema if columns is None else pa.schema([schema.field(c) for c in columns], schema.metadata)
+
+
+@contextlib.contextmanager
+def lean_memory() -> Iterator[None]:
+    """Arrow takes memory from the system and gives it back as soon as it is done with it; its own pool keeps what one
+    batch or one table needed."""
+    import pyarrow as pa
+
+    pool = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(pool)
 
 
 def _replace(partial: Path, folder: Path, *, force: bool) -> None:

@@ -25,7 +25,7 @@ from wcbench.machine import usable_cores
 from wcbench.profilers.readers import detect, reader
 from wcbench.profilers.readers.base import Head, PassFacts, Sink
 from wcbench.profilers.readers.source import Source, expand
-from wcbench.record import Loss, Note, table_writer
+from wcbench.record import Loss, Note, lean_memory, table_writer
 from wcbench.schema import table_schema
 
 Progress = Callable[[int, int], None]
@@ -127,20 +127,17 @@ def _nothing(parts: Sequence[Part]) -> ReadError:
 
 def read_part(source: Source, folder: Path, form: str | None) -> Part:
     """Read one file into a folder of its own; one that is refused gives a part that says why."""
-    import pyarrow as pa
-
     folder.mkdir()
     sink = Sink(source.label, folder)
     part = Part(source.label, folder)
-    pool = pa.default_memory_pool()
     collecting = gc.isenabled()
     gc.disable()  # millions of events that hold no cycles would be gone over again and again
-    pa.set_memory_pool(pa.system_memory_pool())  # it gives back what one batch needed before the next one comes
     try:
         found = detect(Head(source, source.head())) if form is None else reader(form)
         part.format, part.ranked = found.name, found.ranked
-        found.read(source, sink)
-        sink.finish()
+        with lean_memory():
+            found.read(source, sink)
+            sink.finish()
         if not sink.rows and not sink.notes:
             raise ReadError(
                 f"{source.label} holds nothing of what is recorded.", "See docs/formats.md for what is read."
@@ -158,7 +155,6 @@ def read_part(source: Source, folder: Path, form: str | None) -> Part:
         part.hint = "This is a defect of wcbench; please report it with the file."
     finally:
         sink.close()
-        pa.set_memory_pool(pool)
         if collecting:
             gc.enable()
     return dataclasses.replace(
