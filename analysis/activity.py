@@ -139,7 +139,7 @@ class Activity(Shown):
 
 def _line(row: Mapping[str, Any]) -> str:
     busy = row["utilization"]
-    share = "" if busy is None else f", busy {busy:.1%} of {row['span_ns'] / 1e6:,.3f} ms"
+    share = "" if busy is None else f", busy {100 * busy:.1f} % of {row['span_ns'] / 1e6:,.3f} ms"
     return f"  rank {row['rank']} {row['device']}: {row['calls']:,} executions, {row['sum_ns'] / 1e6:,.3f} ms{share}"
 
 

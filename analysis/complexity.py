@@ -75,7 +75,7 @@ class Complexity(Shown):
     def __repr__(self) -> str:
         per_sample = self.flops_matrix_forward_per_sample
         sample = "" if per_sample is None else f", {per_sample:,.0f} forward a sample"
-        coverage = "n/a" if self.coverage_calls is None else f"{self.coverage_calls:.1%}"
+        coverage = "n/a" if self.coverage_calls is None else f"{100 * self.coverage_calls:.1f} %"
         return (
             f"Complexity ({self.source})\n"
             f"  {_words(self.params_total)} parameters, {_words(self.params_trainable)} trainable\n"

@@ -292,4 +292,4 @@ def _seconds(value: float) -> str:
 
 
 def _of(found: Variation) -> str:
-    return "" if found.cv is None else f" (cv {found.cv:.2%})"
+    return "" if found.cv is None else f" (cv {100 * found.cv:.2f} %)"

@@ -16,6 +16,9 @@ QUIET = ("samples", "warmup")
 """Conditions that the table has and the sentence leaves out: the batch says the first."""
 PAIRED = 0.5
 """Share of both times from which on single functions are worth naming: below it most have no partner."""
+SMALL = 1.05
+"""Ratio of two times up to which running again may explain a difference; a caution, no test. One run each tells nothing
+of what runs differ by: the layout of memory alone moves times by several per cent (Mytkowicz et al., ASPLOS 2009)."""
 _PER = {"step": "a step", "sample": "a sample", "record": "in all"}
 _PLACES = ("gpus.0.name", "cpu.model", "packages.torch", "gpus.0.driver", "versions.cuda_driver_version",
            "versions.cuda_runtime_version", "cpu.usable_cores", "wcbench.commit")  # fmt: skip
@@ -134,6 +137,12 @@ def _marks(time: Mapping[str, Any]) -> str:
 
 
 def _cautions(document: Document) -> Iterator[str]:
+    time = document["time"]
+    if time["told_apart"] and 1 / SMALL < time["ratio"] < SMALL:
+        yield (
+            "So small a difference may come from running again: the interval is of the steps of one run each, and does "
+            "not hold what runs differ by."
+        )
     noisy = [side.upper() for side in "ab" if document[side]["noise"]]
     if noisy:
         yield f"Do not rely on the times of {' and '.join(noisy)}: the record shows a machine that was not quiet."

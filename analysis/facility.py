@@ -46,7 +46,7 @@ class Facility:
 
     def __repr__(self) -> str:
         return (
-            f"Facility: {', '.join(self.picked)} (at least {GUARANTEE:.1%} of the best likeness)\n"
+            f"Facility: {', '.join(self.picked)} (at least {100 * GUARANTEE:.1f} % of the best likeness)\n"
             f"  sum of distances {self.distance:.6g}, after swaps {self.swapped_distance:.6g}: "
             f"{', '.join(self.swapped)}"
         )

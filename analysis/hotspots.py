@@ -76,7 +76,7 @@ class Hotspots(Shown):
         head = f"Hotspots ({self.of}, {self.per}; {self.source}; {len(self.rows)} names)"
         top = self.rows.head(10)
         triples = zip(top["time_share"], top["time_ns"] / 1e6, top["name"], strict=True)
-        lines = [f"  {share:6.1%}  {ms:10.3f} ms  {_short(name)}" for share, ms, name in triples]
+        lines = [f"  {100 * share:6.1f} %  {ms:10.3f} ms  {_short(name)}" for share, ms, name in triples]
         return "\n".join([head, *lines])
 
 
@@ -113,7 +113,7 @@ class Categories(Shown):
         return pd.DataFrame(rows, columns=["view", "category", "share"])
 
     def __repr__(self) -> str:
-        lines = [f"  {share:6.1%}  {name}" for name, share in self._ranked if share > 0]
+        lines = [f"  {100 * share:6.1f} %  {name}" for name, share in self._ranked if share > 0]
         return "\n".join([f"Categories (share of {self.of}; {self.source})", *lines])
 
 

@@ -323,16 +323,16 @@ def _notes(trace: Segmented, measured: Bools, sampled: sampling.Sampled, flush: 
     if unplaced.any():
         moved, total = int(trace.size[unplaced].sum()), int(trace.size[measured].sum())
         notes.append(
-            f"{int(unplaced.sum()):,} accesses ({moved:,} bytes, {moved / total:.1%}) have no place: "
+            f"{int(unplaced.sum()):,} accesses ({moved:,} bytes, {100 * (moved / total):.1f} %) have no place: "
             "no reuse is credited, and traffic has them at every capacity"
         )
     if len(trace) and not flush and measured.all():
         notes.append("only one step was recorded: the cache starts cold")
     if sampled.rate < 1:
         notes.append(
-            f"distances come from {sampled.rate:.2%} of the touches (SHARDS); "
+            f"distances come from {100 * sampled.rate:.2f} % of the touches (SHARDS); "
             f"two standard errors of the miss ratio are at most {sampled.error:.4f}, "
-            f"and {sampled.shift:.1%} of a distance as large as the footprint"
+            f"and {100 * sampled.shift:.1f} % of a distance as large as the footprint"
         )
     return notes
 

@@ -111,8 +111,8 @@ class Median:
         head = f"Median of {self.k}: {', '.join(self.members)} (sum of distances {self.value:.6g}, gap {self.gap:.2g})"
         if self.margin is None or self.runner_up is None:
             return head
-        several = f"{'' if self.complete else 'at least '}{len(self.others)} other sets within {self.share:.0%}"
-        return f"{head}\n  runner-up {self.margin:.2%} worse: {', '.join(self.runner_up[1])}; {several}"
+        several = f"{'' if self.complete else 'at least '}{len(self.others)} other sets within {100 * self.share:.0f} %"
+        return f"{head}\n  runner-up {100 * self.margin:.2f} % worse: {', '.join(self.runner_up[1])}; {several}"
 
 
 def k_median(

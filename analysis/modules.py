@@ -36,7 +36,7 @@ class Modules(Shown):
 
     def __repr__(self) -> str:
         top = self.rows[self.rows["depth"] <= 1].head(10)
-        lines = [f"  {share:6.1%}  {name}" for share, name in zip(top["share"], top["module"], strict=True)]
+        lines = [f"  {100 * share:6.1f} %  {name}" for share, name in zip(top["share"], top["module"], strict=True)]
         return "\n".join([f"Modules (share of all FLOPs of a step; {self.source})", *lines])
 
 

@@ -29,7 +29,7 @@ def _spread(profile: Profile) -> list[tuple[str, str]]:
     timing = step_times(profile).get("timing")
     if timing is None or timing.spread <= WIDE_SPREAD:
         return []
-    return [("timing", f"Step times are noisy: the quartiles lie {timing.spread:.0%} of the median apart.")]
+    return [("timing", f"Step times are noisy: the quartiles lie {100 * timing.spread:.0f} % of the median apart.")]
 
 
 def _drift(profile: Profile) -> list[tuple[str, str]]:

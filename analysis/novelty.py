@@ -254,7 +254,8 @@ class Represented:
 
     def __repr__(self) -> str:
         return (
-            f"Represented({self.share:.1%} of the population within r* of {self.suite}, {self.unplaced:.1%} unplaced)"
+            f"Represented({100 * self.share:.1f} % of the population within r* of {self.suite}, "
+            f"{100 * self.unplaced:.1f} % unplaced)"
         )
 
 

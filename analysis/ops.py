@@ -10,7 +10,7 @@ import pandas as pd
 
 from wcbench import kernels
 from wcbench.analysis.executions import Bool, Int, codes, is_text, sums, whole
-from wcbench.analysis.shown import Shown
+from wcbench.analysis.shown import Shown, percent
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Ops(Shown):
 
     def __repr__(self) -> str:
         top = self.rows.head(10).itertuples()
-        lines = [f"  {row.self_share:6.1%}  {row.calls:>9,} calls  {row.name}" for row in top]
+        lines = [f"  {percent(row.self_share, '6.1f')}  {row.calls:>9,} calls  {row.name}" for row in top]
         return "\n".join([f"Host operators (share of self time; {self.source}; {len(self.rows)} names)", *lines])
 
 

@@ -85,7 +85,7 @@ class Components(Shown):
         chosen = [name for name in order if abs(column[name]) >= 0.5 * abs(column[order[0]])]
         signed = sorted(chosen, key=lambda name: column[name] < 0)
         told = [f"{'more' if column[name] > 0 else 'less'} {_label(str(name), labels or {})}" for name in signed]
-        return f"PC{component} ({self.ratios[component - 1]:.0%}): {', '.join(told)}"
+        return f"PC{component} ({100 * (self.ratios[component - 1]):.0f} %): {', '.join(told)}"
 
     @property
     def verdict(self) -> str:

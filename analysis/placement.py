@@ -122,7 +122,7 @@ class Placement(Shown):
             return f"no verdict: r* is not known for this reference ({self.reference.radius_of}). Nearest is {near}."
         if self.verdict == NEW:
             return f"new: beyond r* = {radius:.4g} of every workload of the reference. Nearest is {near}."
-        names = f"{', '.join(self.within[:NAMED])}{' ...' if len(self.within) > NAMED else ''}"
+        names = f"{', '.join(self.within[:NAMED])}{' and others' if len(self.within) > NAMED else ''}"
         if self.verdict == INSIDE:
             words = f"inside r* = {radius:.4g} of {len(self.within)}: {names}. Nearest is {near}."
             if self.reference.distinguishable:
@@ -164,11 +164,11 @@ class Placement(Shown):
         found = self.contributions()
         if not found["squared"].sum():
             return [f"  in every feature compared it is the same as {self.against}"]
-        blocks = [f"{row['block']} {row['share']:.0%}" for row in _large(self.blocks(), rows)]
+        blocks = [f"{row['block']} {100 * row['share']:.0f} %" for row in _large(self.blocks(), rows)]
         lines = [f"  apart from {self.against} by blocks: {', '.join(blocks)}", "  by features:"]
         for row in _large(found, rows):
             past = f"; {row['beyond']}" if row["beyond"] else ""
-            lines.append(f"    {row['share']:4.0%}  {row['words']}{past}")
+            lines.append(f"    {100 * row['share']:4.0f} %  {row['words']}{past}")
         return lines
 
     def __repr__(self) -> str:

@@ -63,10 +63,10 @@ class Representation(Shown):
     def sentences(self) -> tuple[str, ...]:
         """A sentence a suite."""
         least = "" if self.placed == 1 else "at least "
-        lost = "" if self.placed == 1 else f" ({1 - self.placed:.0%} of the weight has no place in the space)"
+        lost = "" if self.placed == 1 else f" ({100 * (1 - self.placed):.0f} % of the weight has no place in the space)"
         return tuple(
-            f"{least}{share:.0%} of {self.population.title}, by weight, lies within r = {self.radius:.3g} of a task of "
-            f"{suite}{lost}."
+            f"{least}{100 * share:.0f} % of {self.population.title}, by weight, lies within r = {self.radius:.3g} of a "
+            f"task of {suite}{lost}."
             for suite, share in self.shares.items()
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from wcbench.analysis.hotspots import HOST_TIME, hotspots
-from wcbench.analysis.shown import Shown
+from wcbench.analysis.shown import Shown, percent
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ class Primitives(Shown):
 
     def __repr__(self) -> str:
         top = self.rows.head(10).itertuples()
-        lines = [f"  {row.time_share:6.1%}  {row.primitive} {row.implementation} {row.shape}" for row in top]
+        lines = [
+            f"  {percent(row.time_share, '6.1f')}  {row.primitive} {row.implementation} {row.shape}" for row in top
+        ]
         return "\n".join([f"oneDNN primitives ({self.source})", *lines])
 
 

@@ -50,7 +50,7 @@ class RStar(Shown):
         return frame.reset_index().sort_values(["median", "change"], ascending=[False, True], ignore_index=True)
 
     def __repr__(self) -> str:
-        head = f"r* = {self.value:.6g} ({self.quantile:.0%} quantile of {len(self.table)} distances"
+        head = f"r* = {self.value:.6g} ({100 * self.quantile:.0f} % quantile of {len(self.table)} distances"
         lines = [f"{head} of {len(self.workloads)} workloads to themselves, changed)"]
         if self.left_out:
             lines.append(f"  {self.left_out} changes without a distance are left out")

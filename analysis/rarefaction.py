@@ -162,7 +162,7 @@ class Rarefied:
             return f"At equal size, the {self.measure} is {figures}."
         of = f"all {self.subsets}" if self.exact else f"{self.subsets} drawn"
         return (
-            f"{self.share_above:.0%} of {of} {self.size}-task subsets of {self.larger} are more diverse than "
+            f"{100 * self.share_above:.0f} % of {of} {self.size}-task subsets of {self.larger} are more diverse than "
             f"{self.smaller} by {self.measure}."
         )
 

@@ -79,7 +79,7 @@ class Recipe2021:
         on_map, in_data = np.median(self.map_silhouettes), np.median(self.data_silhouettes)
         told = (
             f"over {len(self.seeds)} seeds any two runs agree to {np.median(self.pairs):.2f} (median adjusted Rand "
-            f"index, from {self.pairs.min():.2f} to {self.pairs.max():.2f}); {self.unsure:.0%} of the pairs of "
+            f"index, from {self.pairs.min():.2f} to {self.pairs.max():.2f}); {100 * self.unsure:.0f} % of the pairs of "
             f"workloads are together in some runs and apart in others; the silhouette is {on_map:.2f} on the map and "
             f"{in_data:.2f} in the data"
         )

@@ -71,7 +71,7 @@ class Roofline:
 
     def __repr__(self) -> str:
         ridge = ", ".join(f"{dtype} {value:.1f}" for dtype, value in self.ridge.items()) or "n/a"
-        share = "n/a" if self.memory_bound_share is None else f"{self.memory_bound_share:.1%}"
+        share = "n/a" if self.memory_bound_share is None else f"{100 * self.memory_bound_share:.1f} %"
         intensity = "n/a" if self.intensity is None else f"{self.intensity:.2f}"
         left_out = f"; {self.unplaced} without a prediction" if self.unplaced else ""
         return (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from wcbench.analysis.recorded import average_samples, recorded_steps
-from wcbench.analysis.shown import Shown
+from wcbench.analysis.shown import Shown, percent
 from wcbench.analysis.source import Source, source
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Scaling(Shown):
         whole = whole[whole["phase"] == WHOLE_STEP]
         lines = [
             f"  {row.quantity} ({row.kind}): {row.fixed:.4g} + {row.per_sample:.4g} a sample {row.unit}, "
-            f"error {row.error:.2%}"
+            f"error {percent(row.error, '.2f')}"
             for row in whole.itertuples()
         ]
         return "\n".join([f"Scaling with the batch ({self.source})", *lines])

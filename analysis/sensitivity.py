@@ -40,8 +40,8 @@ class DeltaSensitivity:
         return (
             f"DeltaSensitivity (against {self.base:g} of the floor): rank correlation of distances down to "
             f"{worst['spearman']:.3f} (at {worst['delta']:g}), distances change by up to "
-            f"{self.frame['largest_change'].max():.1%}, nearest neighbours of up to "
-            f"{self.frame['neighbours_changed'].max():.0%}"
+            f"{100 * self.frame['largest_change'].max():.1f} %, nearest neighbours of up to "
+            f"{100 * self.frame['neighbours_changed'].max():.0f} %"
         )
 
 

@@ -8,6 +8,11 @@ from typing import Any
 from wcbench.registry import load_target
 
 
+def percent(share: Any, form: str = ".1f") -> str:
+    """A share in per cent, as `repr` shows it."""
+    return f"{100 * float(share):{form}} %"
+
+
 class Shown:
     """A result that a notebook shows as a card: its sentences, and the first rows of its frame."""
 

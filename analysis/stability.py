@@ -69,7 +69,7 @@ class Stability(Shown):
             f"Stability ({self.of}; {self.draws} draws at r = {self.radius:.4g})\n"
             f"  Jaccard with the subset {self.jaccard:.3f}, between draws {self.jaccard_between:.3f}; "
             f"PAC {self.pac:.3f}\n"
-            f"  sizes {sizes}\n  chosen: {', '.join(f'{name} {share:.0%}' for name, share in pairs)}"
+            f"  sizes {sizes}\n  chosen: {', '.join(f'{name} {100 * share:.0f} %' for name, share in pairs)}"
         )
 
 

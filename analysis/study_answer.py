@@ -82,7 +82,7 @@ def _cost(document: Document) -> str:
     sizes = ", ".join(f"{k} members in {n}" for k, n in stable["sizes"].items())
     return (
         f"{first}; in {stable['draws']} draws of 80 % of the workloads, chosen anew, the subset shares "
-        f"{stable['jaccard']:.0%} with theirs (mean Jaccard; {sizes})."
+        f"{100 * stable['jaccard']:.0f} % with theirs (mean Jaccard; {sizes})."
     )
 
 
@@ -97,14 +97,14 @@ def _saved(document: Document) -> str:
     amount, _, how = cost["of"].partition(", ")
     if cost["measured"] or not how:  # or a column of somebody's own table, which says no more of itself
         of = cost["of"] or "cost given"
-        return f"They save {cost['saved']:.0%} of {of if of.startswith('the ') else f'the {of}'}"
+        return f"They save {100 * cost['saved']:.0f} % of {of if of.startswith('the ') else f'the {of}'}"
     if amount.endswith("of a step"):
         amount = amount.removesuffix(" of a step")
         return (
-            f"One step of each takes {cost['saved']:.0%} fewer {amount} than one step of all ({how}, not measured; "
-            "what whole trainings would save is not known)"
+            f"One step of each takes {100 * cost['saved']:.0f} % fewer {amount} than one step of all ({how}, not "
+            "measured; what whole trainings would save is not known)"
         )
-    return f"They save {cost['saved']:.0%} of the {amount} ({how}, not measured)"
+    return f"They save {100 * cost['saved']:.0f} % of the {amount} ({how}, not measured)"
 
 
 def _shape(document: Document) -> str:

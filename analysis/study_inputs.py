@@ -307,7 +307,7 @@ def _most(star: RStar, carried: tuple[tuple[str, float], ...]) -> str:
     """The change that moves workloads most, and the feature that carries most of all changes."""
     change = star.to_frame().iloc[0]["change"]
     feature, share = carried[0]
-    return f"most by {change}; {share:.0%} of all changes is in {feature}"
+    return f"most by {change}; {100 * share:.0f} % of all changes is in {feature}"
 
 
 def narrowed(table: FeatureTable, names: tuple[str, ...]) -> FeatureTable:

@@ -133,7 +133,7 @@ class Subset(Shown):
         if self.cost_saved is None:
             return f"cost saved not known: {self.cost_reason}"
         unit = f" ({self.cost_unit})" if self.cost_unit else ""
-        return f"saves {self.cost_saved:.1%} of {self.cost_of or 'the cost given'}{unit}"
+        return f"saves {100 * self.cost_saved:.1f} % of {self.cost_of or 'the cost given'}{unit}"
 
 
 def choose_in(

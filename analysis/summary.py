@@ -65,7 +65,7 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
         "losses": losses_block(manifest.losses),
         "lost": lost_block(manifest.losses),
         "tables": dict(manifest.tables),
-        "notes": [dataclasses.asdict(note) for note in [*notes(profile), *_doubts(accessed, no_roof)]],
+        "notes": [dataclasses.asdict(note) for note in _notes(profile, accessed, no_roof)],
         "noise": [text for _, text in noise(profile)],
         "passes": {name: _pass(profile, name, steps.get(name)) for name in manifest.passes},
         "steps": _steps(profile),
@@ -94,13 +94,19 @@ def summary(profile: Profile, on: str | None = None) -> dict[str, Any]:
 
 
 def notes(profile: Profile) -> list[Note]:
-    """What the capture noted, and what the figures themselves make doubtful."""
+    """What the capture noted, and what the figures themselves make doubtful: the notes of the summary."""
+    accessed = memory(profile)
+    _, no_roof = profile_roofline(profile, None, _pairs(accessed))
+    return _notes(profile, accessed, no_roof)
+
+
+def _notes(profile: Profile, accessed: MemoryAccess | None, no_roof: str | None) -> list[Note]:
     found = list(profile.manifest.notes)
     found += [Note(name, text) for name, text in [*noise(profile), *unresolved_overheads(profile)]]
     doubt = six_n(profile)
     if doubt is not None:
         found.append(Note("operators", doubt))
-    return found
+    return [*found, *_doubts(accessed, no_roof)]
 
 
 def _pass(profile: Profile, name: str, times: StepTimes | None) -> dict[str, Any]:

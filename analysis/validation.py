@@ -92,7 +92,9 @@ class Validation(Shown):
                 lines.append(f"{label}: {row['reason']}")
                 continue
             of = f"{'all' if row['all_subsets'] else 'random'} {row['subsets']} subsets of this size"
-            lines.append(f"{label}: mean off by {row['error']:+.2%}; {row['percentile']:.1f} % of {of} do better")
+            lines.append(
+                f"{label}: mean off by {100 * row['error']:+.2f} %; {row['percentile']:.1f} % of {of} do better"
+            )
             if row["predictions"]:
                 worst = f"largest {row['left_out_max']:.3f} ({row['left_out_worst']})"
                 lines.append(f"    left out: |ln ratio| median {row['left_out_median']:.3f}, {worst}")

@@ -110,14 +110,16 @@ def _time(document: Document) -> Section | None:
                Column("samples/s", "number"), Column("steps", "count"), Column("ranks", "count"))  # fmt: skip
     rows = tuple((side.upper(), *(time[f"{side}_{key}"] for key in keys)) for side in "ab")
     kept = [i for i, column in enumerate(zip(*rows, strict=True)) if any(value is not None for value in column)]
-    told = {True: "yes", False: "no: the interval holds 1", None: None}[time["told_apart"]]
+    told = {True: "yes, beyond the scatter of these steps", False: "no: the interval holds 1", None: None}[
+        time["told_apart"]
+    ]
     facts = (
         Fact(f"B / A, time of a {time['per']}", time["ratio"], "number", hint=interval(time)),
-        Fact("Told apart", told, hint=time["reason"] or ""),
+        Fact("Steps told apart", told, hint=time["reason"] or ""),
     )
     said = (
-        "They are told apart where the interval leaves out 1. It is of the steps of these two runs: what another run "
-        "would differ by is not in it."
+        "Steps are told apart where the interval leaves out 1. It is of the steps of these two runs: what another run "
+        "would differ by is not in it, so repeat before you call a small difference one."
     )
     if time["a_host_marks"] or time["b_host_marks"]:
         said += " Steps of imported files are as the host marks them."

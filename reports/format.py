@@ -161,8 +161,9 @@ def _spread_texts(value: Spread) -> tuple[str, str, str, str] | None:
     q1, q3 = (None if x is None or absent(x) else x * 1e-3 / factor for x in (value.q1, value.q3))
     places = decimals(median)
     if q1 is not None and q3 is not None and q3 > q1:
-        places = min(places, max(0, -math.floor(math.log10(q3 - q1))))
-    first, second, third = (ABSENT if x is None else f"{x:,.{places}f}" for x in (median, q1, q3))
+        places = min(places, -math.floor(math.log10(q3 - q1)))
+    texts = (ABSENT if x is None else f"{round(x, places):,.{max(0, places)}f}" for x in (median, q1, q3))
+    first, second, third = texts
     return first, second, third, unit
 
 

@@ -294,7 +294,7 @@ def test_a_table_of_ones_own(cli: Cli, table: Path, tmp_path: Path) -> None:
         (["--suite", RPR, "--changes", "some"], "--changes some is refused."),
         (["--suite", RPR, "--jobs", "0"], "--jobs 0 is refused."),
         (["--suite", RPR, "--max-variation", "much"], "--max-variation much is refused."),
-        (["--suite", RPR, "--max-variation", "2%"], "meets the conditions on members"),
+        (["--suite", RPR, "--max-variation", "2 %"], "meets the conditions on members"),
         (["--suite", RPR, "--population", "nobody.csv"], "There is no file nobody.csv."),
         (["--suite", RPR, "--also", "mlperf-training-current"], "Name it with --against."),
         (["--suite", RPR, "--against", "mlperf-training-v0.7", "--also", RPR], "is compared already"),
@@ -351,7 +351,7 @@ def test_a_population_goes_along_with_a_table(cli: Cli, table: Path, tmp_path: P
     (tmp_path / "fleet.csv").write_text("workload,weight\njob0,1\njob1,3\nelsewhere,4\n")
     ended = cli("study", "--table", table, "--radius", "0.1", "--population", "fleet.csv")
     assert ended.code == 0, ended.err
-    assert "at least 50% of fleet, by weight, lies within r = 0.1 of a task of jobs" in " ".join(ended.out.split())
+    assert "at least 50 % of fleet, by weight, lies within r = 0.1 of a task of jobs" in " ".join(ended.out.split())
     assert load_study(tmp_path / "studies" / "jobs").document["population"]["placed"] == 0.5
 
 

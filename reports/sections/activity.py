@@ -74,7 +74,7 @@ def _intro(part: Mapping[str, Any]) -> str:
     busy = part.get("utilization")
     share = "" if busy is None else f"Devices had something running for {fmt.share(busy)} of their span. "
     if part.get("hidden_share") is not None:
-        share += f"{fmt.share(part['hidden_share'])} of the communication is hidden: it runs beside computation. "
+        share += f"{fmt.share(part['hidden_share'])} of the communication is hidden behind computation. "
     return (
         f"{share}The span goes from the first start to the last end on a device, in steps or not; busy, computation, "
         f"communication and copies are times on the clock, in which what overlaps counts once. {measured(part)}"

@@ -100,7 +100,7 @@ def _components(view: View) -> Iterator[Table]:
 
 
 def _meaning(words: Any) -> str:
-    """``PC1 (39%): more x, less y`` without its head."""
+    """``PC1 (39 %): more x, less y`` without its head."""
     return fmt.prose(words or "").partition("): ")[2] or fmt.prose(words or "")
 
 

@@ -174,7 +174,7 @@ def test_json_and_frames(made: Any) -> None:
     frame = found.to_frame()
     frame["calls"] = 0
     assert found.calls == 2
-    assert "busy 100.0%" in repr(found)
+    assert "busy 100.0 %" in repr(found)
 
 
 CALLS = st.lists(

@@ -60,7 +60,7 @@ def test_calls_without_a_formula_add_up_over_phases(made: Any) -> None:
         {"name": "mystery::fft", "calls": 1},
     ]
     assert (found.coverage_calls, found.coverage_bytes, found.flops_matrix_step) == (0.0, 0.0, 0)
-    assert "0.0% of the operator calls have a formula" in repr(found)
+    assert "0.0 % of the operator calls have a formula" in repr(found)
 
 
 def test_coverage_by_bytes_is_not_coverage_by_calls(made: Any) -> None:

@@ -182,7 +182,7 @@ def test_it_is_plain_data_and_says_itself() -> None:
     assert list(found.to_frame()["epochs"]) == [10, 10, 13]
     assert repr(found) == (
         "Convergence: 3 runs\n"
-        "  resnet on abacus: 3 of 3 runs reached the target; 110 s (cv 9.09%); 11 epochs to quality (cv 15.75%); "
+        "  resnet on abacus: 3 of 3 runs reached the target; 110 s (cv 9.09 %); 11 epochs to quality (cv 15.75 %); "
         "olympic mean 110 s"
     )
 

@@ -115,6 +115,14 @@ def test_medians_and_their_ratio(two: Diff) -> None:
     assert "0.5 times as long" in two.answer[1]
 
 
+def test_a_difference_that_another_run_may_make_is_called_so(two: Diff) -> None:
+    """Steps of 10.6 and of 10.3 ms without scatter are told apart; what runs differ by is not known from them."""
+    near = diff(record(KERNELS_A, [10.6] * 8), record(KERNELS_A, [10.3] * 8))
+    assert near.document["time"]["told_apart"] is True
+    assert any("running again" in sentence for sentence in near.answer)
+    assert not any("running again" in sentence for sentence in two.answer)
+
+
 def test_like_profiles_are_not_told_apart() -> None:
     found = diff(record(KERNELS_A, STEPS_A), record(KERNELS_A, [*STEPS_A, 10.7]))
     assert found.document["time"]["told_apart"] is False

@@ -220,7 +220,7 @@ def test_greedy_facility_location_on_ruspini() -> None:
     assert round(four.distance) == 1292
     assert four.swapped == ("10", "32", "52", "70")
     assert round(four.swapped_distance, 3) == 861.478
-    assert "63.2% of the best" in repr(four)
+    assert "63.2 % of the best" in repr(four)
     assert four.to_frame()["picked"].tolist() == list(four.picked)
 
 

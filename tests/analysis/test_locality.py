@@ -290,7 +290,7 @@ def test_an_unplaced_read_needs_the_version_in_memory() -> None:
     assert found.read_misses.tolist() == [16, 16]
     assert (found.unplaced_bytes, found.unplaced_inner_bytes, found.compulsory_bytes) == (16, 16, 0)
     assert found.notes[0] == (
-        "1 accesses (16 bytes, 20.0%) have no place: no reuse is credited, and traffic has them at every capacity"
+        "1 accesses (16 bytes, 20.0 %) have no place: no reuse is credited, and traffic has them at every capacity"
     )
 
 

@@ -33,7 +33,7 @@ def test_by_hand(full: Profile) -> None:
     assert (rows["bytes_read"] == 40 * rows["calls"]).all()
     # model.a holds a weight of 50 and a bias of 10; the head has the same weight under another name
     assert rows["params"].to_dict() == {OUTSIDE: 0, "model": 60, "model.a": 60, "model.a.act": 0, "model.head": 50}
-    assert "99.9%  model\n" in repr(found) + "\n"
+    assert "99.9 %  model\n" in repr(found) + "\n"
 
 
 def test_case_47_the_roots_are_the_whole_step(full: Profile) -> None:

@@ -44,7 +44,7 @@ def test_passes_of_other_conditions_are_not_compared(made: Any) -> None:
 def test_a_wide_spread(made: Any) -> None:
     # quartiles of 10, 20, 30, 40 are 17.5 and 32.5: 15 of 25
     found = noise(two_passes(made, [10, 20, 30, 40], [25, 25]))
-    assert found == [("timing", "Step times are noisy: the quartiles lie 60% of the median apart.")]
+    assert found == [("timing", "Step times are noisy: the quartiles lie 60 % of the median apart.")]
 
 
 @pytest.mark.parametrize(("load", "told"), [(None, False), (2.0, False), (2.5, False), (2.6, True)])

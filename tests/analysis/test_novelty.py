@@ -133,7 +133,7 @@ def test_the_share_of_a_population() -> None:
     assert found.share == pytest.approx(0.7)  # a1 is 1 from a2, a3 is 4 from s, b2 is 15 away
     assert found.unplaced == pytest.approx(0.2)
     assert found.rows.set_index("workload")["nearest"].to_dict() == {"a1": "a2", "a3": "s", "b2": "s"}
-    assert "70.0% of the population within r* of the subset" in repr(found)
+    assert "70.0 % of the population within r* of the subset" in repr(found)
 
 
 @pytest.mark.parametrize("weights", [{}, {"a1": 0.0}, {"a1": -1.0, "a2": 3.0}, {"a1": float("nan")}])

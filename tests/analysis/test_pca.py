@@ -162,7 +162,7 @@ def test_by_hand_on_a_line() -> None:
     assert_allclose(found.scores["PC1"], [0, -5, 5])
     assert found.effective_rank == 1
     assert found.map(3)["PC3"].eq(0).all()
-    assert found.words(1) == "PC1 (100%): more f01, less f00"
+    assert found.words(1) == "PC1 (100 %): more f01, less f00"
 
 
 def test_the_largest_loading_is_positive_and_of_equals_the_first_by_name() -> None:

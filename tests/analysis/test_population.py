@@ -37,7 +37,7 @@ def test_shares_are_of_the_weight(space: Placed) -> None:
     rows = found.rows[found.rows["suite"] == "two"].set_index("item")
     assert rows["nearest"].to_dict() == {"near": "a", "edge": "a", "far": "b", "b": "b"}
     assert rows["distance"].to_dict() == pytest.approx({"near": 0.1, "edge": 0.25, "far": 8.0, "b": 0.0})
-    assert found.sentences[0] == "38% of the fleet, by weight, lies within r = 0.25 of a task of one."
+    assert found.sentences[0] == "38 % of the fleet, by weight, lies within r = 0.25 of a task of one."
     assert found.to_dict()["suites"][1] == {"suite": "two", "share": 0.5, "share_of_placed": 0.5, "tasks": 2}
 
 
@@ -47,8 +47,8 @@ def test_what_has_no_place_makes_the_share_a_lower_bound(space: Placed) -> None:
     assert (found.shares["one"], found.placed) == (0.25, 0.25)
     assert found.to_dict()["suites"][0]["share_of_placed"] == 1.0
     assert found.left_out == {"unknown": "it has no values, and no workload of the study has its name"}
-    assert found.sentences[0].startswith("at least 25% of the fleet")
-    assert "75% of the weight has no place" in repr(found)
+    assert found.sentences[0].startswith("at least 25 % of the fleet")
+    assert "75 % of the weight has no place" in repr(found)
 
 
 def written(folder: Path, *lines: str) -> Path:

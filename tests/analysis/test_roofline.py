@@ -74,7 +74,7 @@ def test_repr_is_short(three: Roofline) -> None:
     assert repr(three) == (
         "Roofline (NVIDIA A100-SXM4-40GB; 3 operators)\n"
         "  315.12 FLOP/byte in total, machine balance bfloat16 200.6, float32 12.5\n"
-        "  at least 0.656 ms, 32.9% of it memory-bound"
+        "  at least 0.656 ms, 32.9 % of it memory-bound"
     )
 
 

@@ -73,7 +73,7 @@ def test_nanoseconds_stay_whole(made: Any) -> None:
 def test_noisy_times_are_noted(made: Any, durations: list[int], noisy: bool) -> None:
     profile = made.record({"timing": made.info()}, {"steps": {"timing": made.step_rows(durations)}})
     texts = [note.text for note in notes(profile)]
-    assert texts == (["Step times are noisy: the quartiles lie 50% of the median apart."] if noisy else [])
+    assert texts == (["Step times are noisy: the quartiles lie 50 % of the median apart."] if noisy else [])
 
 
 @pytest.mark.parametrize(("bare", "noted"), [(1000, False), (1010, False), (4000, True)])

@@ -565,4 +565,4 @@ def test_the_saving_of_a_tables_own_cost_is_said_in_plain_words() -> None:
 
     cost = {"saved": 0.42, "of": "the column cost of the table", "measured": False, "reason": ""}
     document = {"cost": cost, "subset": {"size": 2, "of": 5, "uncovered": []}}
-    assert _saved(document) == "They save 42% of the column cost of the table"
+    assert _saved(document) == "They save 42 % of the column cost of the table"

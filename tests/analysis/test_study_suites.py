@@ -90,14 +90,14 @@ def test_a_small_subset_is_named_and_a_large_one_told_by_what_it_leaves_out() ->
 
 
 def test_a_step_is_no_training() -> None:
-    assert answer(document())[1] == "They save 25% of the time of a step, measured on X."
+    assert answer(document())[1] == "They save 25 % of the time of a step, measured on X."
     counted = {"saved": 0.25, "of": "FLOPs of a step, counted", "reason": "", "measured": False}
     assert answer(document(cost=counted))[1] == (
-        "One step of each takes 25% fewer FLOPs than one step of all (counted, not measured; what whole trainings "
+        "One step of each takes 25 % fewer FLOPs than one step of all (counted, not measured; what whole trainings "
         "would save is not known)."
     )
     trained = {**counted, "of": "FLOPs of a training, counted"}
-    assert answer(document(cost=trained))[1] == "They save 25% of the FLOPs of a training (counted, not measured)."
+    assert answer(document(cost=trained))[1] == "They save 25 % of the FLOPs of a training (counted, not measured)."
 
 
 def test_what_a_model_answers_and_what_is_missing_stand_in_the_third_sentence() -> None:

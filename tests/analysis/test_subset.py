@@ -89,7 +89,7 @@ def test_toy_line_curve() -> None:
     assert curve["mean_distance"].tolist()[:3] == pytest.approx([38 / 6, 12 / 6, 3 / 6])
     assert found.curve_complete
     assert found.cost_saved == pytest.approx(1 - 4 / 17)
-    assert "saves 76.5% of FLOPs of a step (FLOP)" in repr(found)
+    assert "saves 76.5 % of FLOPs of a step (FLOP)" in repr(found)
     assert not choose(on_line(TOY), 1, curve=2).curve_complete
 
 
@@ -243,7 +243,7 @@ def test_r_star_is_the_95_percent_quantile() -> None:
     assert frame["distances"].to_dict() == {"batch": 10, "length": 10}
     assert frame["median"].to_dict() == {"batch": 10, "length": 11}
     assert frame["beyond"].to_dict() == {"batch": 0, "length": 0.1}
-    assert "95% quantile of 20 distances of 3 workloads" in repr(found)
+    assert "95 % quantile of 20 distances of 3 workloads" in repr(found)
     assert "1 changes without a distance are left out" in repr(found)
 
 

@@ -216,6 +216,12 @@ def test_a_saved_record_says_the_same(full: Profile, tmp_path: Path) -> None:
     assert {**there, "run": None} == here
 
 
+def test_the_notes_are_those_of_the_summary(full: Profile) -> None:
+    told = [(note.about, note.text) for note in notes(full)]
+    assert told == [(note["about"], note["text"]) for note in summary(full)["notes"]]
+    assert "roofline" in dict(told)
+
+
 def test_results_show_themselves_in_a_few_lines(made: Any) -> None:
     many = [(f"aten::mm{i}", 10 + i, 0, "forward") for i in range(200)]
     profile = made.full()
@@ -227,7 +233,7 @@ def test_results_show_themselves_in_a_few_lines(made: Any) -> None:
                 assert 1 <= len(repr(found).splitlines()) < 15, name
         for times in step_times(shown).values():
             assert len(repr(times).splitlines()) == 1
-    assert "50.0%" in repr(hotspots(profile))
+    assert "50.0 %" in repr(hotspots(profile))
     assert "aten::addmm" in repr(hotspots(profile))
 
 

@@ -118,8 +118,8 @@ def test_left_out_chooses_anew_by_brute_force() -> None:
 def test_a_modelled_metric_is_labelled_circular(line: Distances) -> None:
     found = validate(line, 1, ("b", "e", "f"), [metric(), metric(source="modelled"), metric(source="published")])
     assert found.table["circular"].tolist() == [False, True, False]
-    assert "y (modelled, circular: a function of the features): mean off by +2.13%" in repr(found)
-    assert "y (published): mean off by +2.13%" in repr(found)
+    assert "y (modelled, circular: a function of the features): mean off by +2.13 %" in repr(found)
+    assert "y (published): mean off by +2.13 %" in repr(found)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_all_members_make_no_error_and_one_workload_no_prediction(line: Distance
     assert (row["error"], row["subsets"], row["percentile"]) == (0, 1, 50)
     lone = validate(distances([[0]], ["a"]), 1, ("a",), [Metric("y", {"a": 3}, "measured")])
     assert lone.table.loc[0, "predictions"] == 0
-    assert "mean off by +0.00%" in repr(lone)
+    assert "mean off by +0.00 %" in repr(lone)
     empty: Mapping[str, float] = {}
     assert validate(line, 1, ("b", "e", "f"), []).table.empty
     assert validate(line, 1, ("b", "e", "f"), [Metric("none", empty, "measured")]).to_frame().loc[0, "workloads"] == 0

@@ -55,6 +55,7 @@ def test_bytes_are_binary() -> None:
         (9.812, 9.80, 9.83, "9.81 ms", "9.80 to 9.83 ms"),  # closer: still three digits at most
         (123.456, 123.41, 123.49, "123 ms", "123 to 123 ms"),
         (100.0, 60.0, 140.0, "100 ms", "60 to 140 ms"),
+        (123.4, 91.0, 148.0, "120 ms", "90 to 150 ms"),  # 57 ms apart: tens tell nothing more
         (1500.0, 1400.0, 1700.0, "1.5 s", "1.4 to 1.7 s"),
         (0.25, None, None, "250 µs", ""),
         (None, None, None, "n/a", ""),

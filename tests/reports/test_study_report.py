@@ -557,7 +557,7 @@ def test_a_population_is_another_question_than_diversity(given: Any) -> None:
     part = {
         "reason": "", "title": "our cluster", "items": 4, "weight": 8.0, "placed": 0.75, "radius": 1.5,
         "suites": [{"suite": "suite A", "share": 0.5, "share_of_placed": 2 / 3, "tasks": 6}],
-        "sentences": ["at least 50% of it lies near."], "left_out": {"job-7": "it has no values"},
+        "sentences": ["at least 50 % of it lies near."], "left_out": {"job-7": "it has no values"},
     }  # fmt: skip
     section = study_report({**given[0], "population": part}, given[1]).section("population")
     assert section.table("population-suites").rows == (("suite A", 0.5, 2 / 3, 6),)

@@ -211,7 +211,7 @@ def _curve(document: Mapping[str, Any]) -> Table:
     table = _table("size", "radius", "cost", "best subset of that size")
     for row in _some(document["curve"], document["subset"]["size"]):
         mark = " <" if row["k"] == document["subset"]["size"] else ""
-        cost = "" if row["cost_share"] is None else f"{row['cost_share']:.0%}"
+        cost = "" if row["cost_share"] is None else f"{100 * row['cost_share']:.0f} %"
         names = row["members"]
         text = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
         table.add_row(f"{row['k']}{mark}", f"{row['radius']:.3g}", cost, Text(text))
