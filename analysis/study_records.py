@@ -82,7 +82,8 @@ def group_of(suites: Sequence[str], workloads: Iterable[str]) -> Group:
     """The group of one or several suites, or of records."""
     if not suites:
         return Group("records", "the records", tuple(sorted(workloads)))
-    return Group("+".join(suites), " and ".join(suites), tuple(sorted(workloads)))
+    title = " and ".join(load_suite(suite).title for suite in suites)
+    return Group("+".join(suites), title, tuple(sorted(workloads)))
 
 
 def inputs_of(

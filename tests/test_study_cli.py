@@ -253,7 +253,7 @@ def test_what_a_suite_lacks_is_profiled_first_and_named(papers: Path, tmp_path: 
     study = run(Asked(suites=(RPR,), changes=0, settings=QUICK, out=tmp_path / "s", root=papers), made)
     assert asked == ["object-detection"]
     assert study.document["provenance"]["made_for_this_study"] == ["object-detection"]
-    assert study.document["studied"]["title"] == RPR
+    assert study.document["studied"]["title"] == "AIBench Training v1.1 RPR"
     assert study.document["table"]["workloads"] == ["image-classification", "learning-to-rank", "object-detection"]
 
 

@@ -107,7 +107,8 @@ def test_rarefy_places_the_smaller_suite() -> None:
     assert hull.mean == pytest.approx(np.mean(areas), rel=1e-9)
     assert hull.value == pytest.approx(own, rel=1e-9)
     assert hull.share_above == pytest.approx(np.mean(np.array(areas) > own))
-    assert hull.words.startswith(f"{100 * hull.share_above:.0f} % of all 35 4-task subsets of A are more diverse than B")
+    above = f"{100 * hull.share_above:.0f} %"
+    assert hull.words.startswith(f"{above} of all 35 4-task subsets of A are more diverse than B")
 
 
 def test_ties_count_half() -> None:
