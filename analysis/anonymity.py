@@ -26,9 +26,18 @@ PUBLIC = (
     "ProfilerStep", "Optimizer.", "(",
 )  # fmt: skip
 """How names begin that everybody's programs hold."""
-_KERNEL_COLUMNS = (("kernels", "name"), ("counters", "kernel"), ("totals", "name"))
-_HOST_COLUMNS = (("ops", "name"), ("operators", "name"), ("kernels", "op"))
-_MODULE_COLUMNS = (("kernels", "module"), ("operators", "module"), ("modules", "name"))
+COLUMNS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "kernel": (("kernels", "name"), ("counters", "name"), ("totals", "name")),
+    "operator": (("ops", "name"), ("operators", "name"), ("kernels", "op"), ("storages", "producer")),
+    "module": (("kernels", "module"), ("operators", "module"), ("parameters", "model")),
+    "parameter": (("lookups", "parameter"), ("parameters", "name"), ("parameters", "shared_with")),
+    "file": (("trainings", "file"),),
+    "system": (("trainings", "system"),),
+    "submitter": (("trainings", "submitter"),),
+}
+"""Columns of a record's tables that hold names, by what they name."""
+_SETTING = "setting "
+_COMMON_SETTINGS = ("batch_size",)
 _FUNCTION_COLUMNS = (("hotspots", "function"), ("hotspot_functions", "function"), ("hotspot_counts", "top"))
 LONG_ENOUGH = 4
 """Characters of a name from which it is looked for within texts: a shorter one would be found in words."""
@@ -59,8 +68,13 @@ def stand_ins(*profiles: Profile) -> dict[str, str]:
     """What stands for each name of records that is not public, e.g. ``{"sm90_xmma_gemm_...": "gemm kernel 3"}``; equal
     names of several records have one."""
     found: dict[str, str] = {}
-    for word, columns in (("kernel", _KERNEL_COLUMNS), ("operator", _HOST_COLUMNS), ("module", _MODULE_COLUMNS)):
-        new = [name for name in dict.fromkeys(_names(profiles, columns)) if name not in found]
+    for word, columns in COLUMNS.items():
+        named = _names(profiles, columns)
+        if word == "module":
+            named = (path for name in named for path in _with_beginnings(name))
+        if word == "parameter":  # "weight" alone tells nothing, and is a word of ours
+            named = (name for name in named if "." in name)
+        new = [name for name in dict.fromkeys(named) if name not in found]
         for number, name in enumerate(new, start=1):
             kind = f"{classify(name).full} kernel" if word == "kernel" else word
             found[name] = f"{kind} {number}"
@@ -71,7 +85,27 @@ def stand_ins(*profiles: Profile) -> dict[str, str]:
     for profile in profiles:
         if profile.manifest.source is not None or ":" in profile.manifest.task:
             found.setdefault(profile.manifest.task, "a workload")
+    for number, name in enumerate(dict.fromkeys(_own_settings(profiles)), start=1):
+        found.setdefault(name, f"{_SETTING}{number}")
     return found
+
+
+def _with_beginnings(path: str) -> Iterator[str]:
+    """``a``, ``a.b`` and ``a.b.c`` of ``a.b.c``: a module that only holds others is in no column of its own."""
+    parts = path.split(".")
+    yield from (".".join(parts[: i + 1]) for i in range(len(parts)))
+
+
+def _own_settings(profiles: Iterable[Profile]) -> Iterator[str]:
+    """Settings of tasks that are not of the catalogue, and what they are set to in words."""
+    for profile in profiles:
+        if ":" in profile.manifest.task:
+            for info in profile.manifest.passes.values():
+                for name, value in info.settings.items():
+                    if name not in _COMMON_SETTINGS:
+                        yield name
+                    if isinstance(value, str):
+                        yield value
 
 
 def _names(profiles: Iterable[Profile], columns: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -96,7 +130,8 @@ def stand_ins_of_study(study: Study) -> dict[str, str]:
 def anonymous(value: Any, names: Mapping[str, str]) -> Any:
     """A copy of nested mappings and lists in which every name is replaced, also within texts; commands and the folders
     of records go, since they name files."""
-    return _replaced(value, names, sorted(filter(_findable, names), key=len, reverse=True))
+    within = [name for name, stands in names.items() if _findable(name) and not stands.startswith(_SETTING)]
+    return _replaced(value, names, sorted(within, key=len, reverse=True))
 
 
 def _replaced(value: Any, names: Mapping[str, str], within: list[str], field: str = "") -> Any:
@@ -106,7 +141,9 @@ def _replaced(value: Any, names: Mapping[str, str], within: list[str], field: st
         return names[value] if value in names else text(value, names, within)
     if isinstance(value, Mapping):
         return {
-            _key(key, names): _dropped(key, child) if _names_files(key, child) else _replaced(child, names, within, key)
+            _key(key, names, field): _dropped(key, child)
+            if _names_files(key, child)
+            else _replaced(child, names, within, key)
             for key, child in value.items()
         }
     if isinstance(value, list | tuple):
@@ -114,9 +151,9 @@ def _replaced(value: Any, names: Mapping[str, str], within: list[str], field: st
     return value
 
 
-def _key(key: Any, names: Mapping[str, str]) -> Any:
+def _key(key: Any, names: Mapping[str, str], field: str) -> Any:
     """A key is a name as a whole or not at all; a field of the document stays."""
-    return names[key] if key in names and not _is_ours(str(key)) else key
+    return names[key] if key in names and (field == "settings" or not _is_ours(str(key))) else key
 
 
 def _is_ours(word: str) -> bool:

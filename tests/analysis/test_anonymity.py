@@ -13,10 +13,10 @@ import pytest
 
 import wcbench
 from wcbench import api
-from wcbench.analysis.anonymity import anonymous, stand_ins, stand_ins_of_study
+from wcbench.analysis.anonymity import COLUMNS, anonymous, stand_ins, stand_ins_of_study
 from wcbench.analysis.study import Study
 from wcbench.record import Note, PassInfo, Profile, new_profile
-from wcbench.schema import to_arrow
+from wcbench.schema import TABLES, table_schema, to_arrow
 
 SECRET = "acme_secret_gemm_v3_kernel"
 OWN = "acme::fused_router"
@@ -26,8 +26,10 @@ FACTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def profile(*names: str) -> Profile:
-    """A record of kernels, 1000 ns each, launched by an operator of the user's own in a module."""
+def profile(
+    *names: str, task: str = "acme.nets:Router", settings: dict[str, Any] | None = None, **tables: Any
+) -> Profile:
+    """A record of kernels, 1000 ns each, launched by an operator of the user's own in a module; ``tables`` : more."""
     columns = {
         "name": list(names),
         "rank": [0] * len(names),
@@ -41,13 +43,17 @@ def profile(*names: str) -> Profile:
     }
     steps = {"index": [0], "duration_ns": [5000], "role": ["measured"], "kind": ["train"], "rank": [0]}
     return new_profile(
-        task="acme.nets:Router",
+        task=task,
         variant=None,
         suites=[],
         machine={"cpu": {}, "gpus": []},
         command=["wcbench", "import", "acme.json"],
-        passes={"timeline": PassInfo(**FACTS)},
-        tables={"kernels": to_arrow("kernels", columns, "timeline"), "steps": to_arrow("steps", steps, "timeline")},
+        passes={name: PassInfo(**FACTS | {"settings": settings or {}}) for name in ("timeline", "counters")},
+        tables={
+            "kernels": to_arrow("kernels", columns, "timeline"),
+            "steps": to_arrow("steps", steps, "timeline"),
+            **tables,
+        },
         notes=[Note("timeline", f"{SECRET} ran long.")],
     )
 
@@ -57,7 +63,7 @@ def test_equal_names_have_one_stand_in_that_tells_the_category() -> None:
     assert found[SECRET] == "GEMM kernel 1"
     assert found["other_relu_kernel"].endswith("kernel 3")
     assert found[OWN] == "operator 1"
-    assert found["acme_net.router"] == "module 1"
+    assert found["acme_net.router"] == "module 2"
     assert "aten::addmm" not in found
     assert len(set(found.values())) == len(found)
 
@@ -140,3 +146,47 @@ def test_tables_of_arrow_are_not_touched() -> None:
     made = profile(SECRET)
     api.make_report(made, anonymize=True)
     assert made.arrow("kernels")["name"].cast(pa.string()).to_pylist() == [SECRET]
+
+
+OURS = {
+    "pass", "kind", "role", "phase", "quantity", "unit", "law", "moment", "status", "action", "category", "dtype",
+    "direction", "primitive",
+}  # fmt: skip
+PUBLIC_COLUMNS = {
+    # devices as torch names them, and what oneDNN, CUDA, the device's counters and a benchmark's rules name
+    *((table, "device") for table in ("kernels", "memory", "totals")),
+    *(("primitives", column) for column in ("implementation", "memory", "attributes", "shape")),
+    ("kernels", "collective"), ("runtime", "name"), ("operators", "overload"), ("counters", "metric"),
+    ("trainings", "benchmark"), ("trainings", "metric"), ("epochs", "metric"),
+}  # fmt: skip
+
+
+def test_every_column_of_texts_is_told_to_hold_names_or_not() -> None:
+    """A new column cannot be forgotten."""
+    texts = {(table, c.name) for table in TABLES for c in table_schema(table).columns if c.type == "text"}
+    names = {column for columns in COLUMNS.values() for column in columns}
+    assert names | PUBLIC_COLUMNS == {column for column in texts if column[1] not in OURS}
+    assert not names & PUBLIC_COLUMNS
+
+
+def test_a_kernel_that_stands_in_counters_alone() -> None:
+    columns = {"name": [SECRET], "metric": ["SQ_WAVES"], "unit": [""], "value": [7.0], "calls": [1], "rank": [0]}
+    made = profile("other_relu_kernel", counters=to_arrow("counters", columns, "counters"))
+    assert SECRET not in json.dumps(api.make_report(made, anonymize=True).to_dict(), default=str)
+
+
+def test_modules_that_hold_others_have_stand_ins_too() -> None:
+    """``acme_net`` launches nothing itself and stands in no column."""
+    assert stand_ins(profile(SECRET))["acme_net"] == "module 1"
+    assert stand_ins(profile(SECRET))["acme_net.router"] == "module 2"
+
+
+def test_settings_of_a_task_of_ones_own_go_and_others_stay() -> None:
+    settings = {"batch_size": 4, "acmeknob": 9, "acmemode": "acmemost"}
+    made = profile(SECRET, settings=settings)
+    told = json.dumps(api.make_report(made, anonymize=True).to_dict(), default=str)
+    assert "acme" not in told
+    assert '"setting 1": 9' in told
+    assert '"batch_size": 4' in told
+    ours = profile(SECRET, task="image-classification", settings=settings)
+    assert '"acmeknob": 9' in json.dumps(api.make_report(ours, anonymize=True).to_dict(), default=str)
