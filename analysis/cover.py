@@ -297,5 +297,5 @@ def cost_vector(d: Distances, costs: Mapping[str, float]) -> tuple[Floats | None
         return None, "no costs were given"
     found = np.array([float(costs.get(name, math.nan)) for name in d.names])
     if lacking := [name for name, cost in zip(d.names, found, strict=True) if not (math.isfinite(cost) and cost >= 0)]:
-        return None, f"no cost of {', '.join(lacking[:10])}{' ...' if len(lacking) > 10 else ''}"
+        return None, f"no cost of 0 or more of {', '.join(lacking[:10])}{' ...' if len(lacking) > 10 else ''}"
     return found, ""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from wcbench.analysis.diff_hotspots import BY_NAME, WORDS
+
 Document = Mapping[str, Any]
 
 NAMED = 2
@@ -117,6 +119,11 @@ def _time(document: Document) -> str:
             return "" if document["trainings"] else f"Step times are not compared: {time['reason']}."
         totals = f"B has {_ms(spots['total_b_ns'])} of {spots['of'][1]} against {_ms(spots['total_a_ns'])} of A"
         per = _PER.get(str(spots["per"]))
+        if per is None:
+            totals = (
+                f"A has {_ms(spots['total_a_ns'])} of {spots['of'][0]} in {WORDS[spots['basis'][0]]}, "
+                f"B {_ms(spots['total_b_ns'])} of {spots['of'][1]} in {WORDS[spots['basis'][1]]}"
+            )
         return f"Step times are not compared ({time['reason']}); {f'{per}, ' if per else ''}{totals}."
     of = time["per"]
     medians = f"{_ms(1e6 * time['b_ms'])} a step against {_ms(1e6 * time['a_ms'])}{_marks(time)}"
@@ -177,7 +184,11 @@ def _function(spots: Mapping[str, Any], named: Callable[[str], str]) -> str:
         held = [f"{100 * share:.0f} % of {side}'s" for side, share in zip("AB", shares, strict=True)]
         return f"functions with a partner in the other hold {held[0]} time and {held[1]}"
     first = next(row for row in spots["rows"] if row["difference_ns"])
-    return f"the function that differs most is {named(first['name'])} ({_signed(first['difference_ns'])})"
+    name = named(first["name"])
+    if first["matched"] not in (None, BY_NAME):
+        others = len(first["names"]) - 1
+        name = f"{name} with {others} of a like name, taken for its partner{'s' if others > 1 else ''}"
+    return f"the function that differs most is {name} ({_signed(first['difference_ns'])})"
 
 
 def _points(row: Mapping[str, Any]) -> str:

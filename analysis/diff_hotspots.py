@@ -24,7 +24,7 @@ _GENERATION = re.compile(
 )
 _NUMBERS = re.compile(r"\d+")
 _WORD = re.compile(r"[A-Za-z]+")
-_WORDS = {"steps": "a step", "trace": "a whole trace", "sums": "the sums of a whole run", "all": "a whole record"}
+WORDS = {"steps": "a step", "trace": "a whole trace", "sums": "the sums of a whole run", "all": "a whole record"}
 
 
 def hotspots(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -40,7 +40,7 @@ def hotspots(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any] | Non
     if left["of"] != right["of"]:
         unlike.append(f"{left['of']} against {right['of']}")
     if left["basis"] != right["basis"]:
-        unlike.append(f"{_WORDS[left['basis']]} against {_WORDS[right['basis']]}")
+        unlike.append(f"{WORDS[left['basis']]} against {WORDS[right['basis']]}")
     return {
         **found,
         "per": per if stepped else "record" if left["basis"] == right["basis"] else None,

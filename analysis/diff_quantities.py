@@ -81,6 +81,8 @@ def _row(a: Summary, b: Summary, quantity: Quantity) -> dict[str, Any]:
     lacks = [label for label, value in zip("AB", values, strict=True) if value is None]
     known = left is not None and right is not None
     reason = f"not known of {' and '.join(lacks)}" if lacks else None
+    if left == 0:
+        reason = "A has none of it: there is no ratio to 0"
     if quantity.block == "roofline" and not lacks and a["roofline"]["on"] != b["roofline"]["on"]:
         reason = f"roof of {a['roofline']['on']} against that of {b['roofline']['on']}"
     return {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wcbench.analysis.pyprof import NAMES, PyProf, pyprof
 from wcbench.errors import RecordError, UnknownNameError, UsageError
-from wcbench.files import write_whole
+from wcbench.files import free_file, write_whole
 from wcbench.redaction import redact
 from wcbench.schema import TABLES
 
@@ -93,14 +93,7 @@ def _target(profile: Profile, out: Path | None, default: str, *, force: bool) ->
         if profile.path is None:
             raise UsageError("This record was not saved, so it has no folder for its export.", "Name a file (-o).")
         out = profile.path / "export" / default
-    own = {"manifest.json", *(f"{name}.parquet" for name in profile.tables)}
-    if profile.path is not None and out.name in own and out.resolve().parent == profile.path.resolve():
-        raise RecordError(f"{out} is part of the record and is left as it is.", "Choose another file.")
-    if out.is_dir():
-        raise RecordError(f"{out} is a folder.", "Name a file.")
-    if out.exists() and not force:
-        raise RecordError(f"{out} exists and is left as it is.", "Choose another file, or replace it with --force.")
-    return out
+    return free_file(out, force=force)
 
 
 def _write_quoted(file: Path, found: PyProf, clean: Redact) -> None:

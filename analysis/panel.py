@@ -83,7 +83,7 @@ class Diversity(Shown):
                 else f"; exchanged labels give {side.expected:.1f} on average, p = {side.p:.2g}"
             )
             count = f"{len(side.novel or ())} of {side.size} tasks of {side.of}"
-            said.append(f"As shipped, {count} are further than r* from every task of {side.to}{names}{chance}.")
+            said.append(f"As shipped, {count} are further than r from every task of {side.to}{names}{chance}.")
         return said
 
     def _in_common(self) -> list[str]:
@@ -164,7 +164,7 @@ def _novel_row(side: Direction, first: bool) -> Row:
     """A count of one suite, with its own p: the null takes the sizes into account."""
     count = None if side.novel is None else float(len(side.novel))
     chance = "" if side.expected is None else f"; exchanged labels give {side.expected:.3g} on average"
-    name = f"tasks of {side.of} further than r* from every task of {side.to}"
+    name = f"tasks of {side.of} further than r from every task of {side.to}"
     values = (count, None) if first else (None, count)
     return "1", name, *values, *_BLANK[:3], side.p, True, SIZE_DEPENDENT + chance, side.reason
 

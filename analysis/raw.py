@@ -147,9 +147,18 @@ def _constant(found: Raw) -> dict[str, str]:
             if len(known) and (known.max() == 0 or known.max() < (feature.floor or 0)):
                 reasons[feature.name] = "a part that is 0 (or below its floor) in every workload"
         elif scales.flat(scales.transformed(column, feature.transform, feature.floor), feature.transform):
-            size = f"{known[0]:.6g} {feature.unit}".strip()
-            reasons[feature.name] = f"constant or nearly so: {size} in every workload, and tells nothing apart"
+            reasons[feature.name] = _flat(known, "" if feature.unit in ("1", "") else f" {feature.unit}")
     return reasons
+
+
+def _flat(known: NDArray[np.float64], unit: str) -> str:
+    """Why values tell nothing apart: they are alike, or of sizes that no float64 holds a spread of."""
+    least, most = float(known.min()), float(known.max())
+    if most - least <= 1e-3 * max(abs(least), abs(most)):
+        return f"constant or nearly so: {known[0]:.6g}{unit} in every workload, and tells nothing apart"
+    return (
+        f"its values, {least:.6g} to {most:.6g}{unit}, are too small or too far apart for their spread to be computed"
+    )
 
 
 def spoilt(found: Raw) -> Raw:

@@ -24,7 +24,7 @@ from wcbench.analysis.population import Representation, represented
 from wcbench.analysis.recipe import Placed
 from wcbench.analysis.recipe2021 import Recipe2021, recipe2021
 from wcbench.analysis.shown import Drawn
-from wcbench.analysis.stability import Blocks, Stability, sub_samples, without_blocks
+from wcbench.analysis.stability import SEED, Blocks, Stability, sub_samples, without_blocks
 from wcbench.analysis.study_answer import answer
 from wcbench.analysis.study_compare import compare
 from wcbench.analysis.study_comparison import Comparison
@@ -168,7 +168,8 @@ def _exact(inputs: Inputs, space: Placed, studied: Placed, chosen: Settings, tel
     subset = subset_of(studied, radius.value, inputs.table, components, conditions)
     tell("stability and validation")
     may = None if not conditions else [name for name in d.names if name not in subset.refused]
-    stability = sub_samples(d, radius.value, subset.members, candidates=may, draws=chosen.draws) if len(d) > 2 else None
+    drawn = {"draws": chosen.draws, "seed": SEED + chosen.seed}
+    stability = sub_samples(d, radius.value, subset.members, candidates=may, **drawn) if len(d) > 2 else None
     blocks = _blocks((inputs, space, studied), radius, subset, may) if len(d) > 2 else None
     validation = _validated(inputs, d, radius.value, subset, may)
     recipe, no_recipe = _recipe2021(inputs, studied, chosen, tell)

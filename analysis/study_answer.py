@@ -35,21 +35,22 @@ def _subset(document: Document) -> str:
     if found["size"] == found["of"]:
         return f"All {found['of']} workloads of {who} are needed: no two lie within {what} of each other."
     if found["uncovered"]:
-        return _partly(found, who, what)
+        return _partly(document, who, what)
     return (
         f"{found['size']} of the {found['of']} workloads of {who} are needed, and no fewer, to have one within {what} "
         f"of each: {_members(found)} ({_conditions(found)}proof by {found['certificate']['proof']}; "
-        f"{_others(found)})."
+        f"{_others(found, document['cost'])})."
     )
 
 
-def _partly(found: Document, who: str, what: str) -> str:
+def _partly(document: Document, who: str, what: str) -> str:
     """A subset under conditions that leave some without a member."""
+    found = document["subset"]
     lost = len(found["uncovered"])
     return (
         f"{lost} of the {found['of']} workloads of {who} have no permitted member within {what} (members must have "
         f"{' and '.join(found['constraints'])}); the other {found['of'] - lost} need {found['size']}, and no fewer: "
-        f"{', '.join(found['members'])} (proof by {found['certificate']['proof']}; {_others(found)})."
+        f"{', '.join(found['members'])} (proof by {found['certificate']['proof']}; {_others(found, document['cost'])})."
     )
 
 
@@ -68,11 +69,12 @@ def _conditions(found: Document) -> str:
     return f"members must have {' and '.join(found['constraints'])}; " if found["constraints"] else ""
 
 
-def _others(found: Document) -> str:
+def _others(found: Document, cost: Document) -> str:
     others = len(found["optima"])
     if others == 1 and found["optima_complete"]:
         return "no other set of that size does"
-    return f"{'' if found['optima_complete'] else 'at least '}{others} sets of that size do, and this is the cheapest"
+    why = "this is the cheapest" if cost["saved"] is not None else "of this one the others are nearest on average"
+    return f"{'' if found['optima_complete'] else 'at least '}{others} sets of that size do, and {why}"
 
 
 def _cost(document: Document) -> str:
@@ -131,8 +133,13 @@ def _facets(found: Document) -> str:
     if not facets:
         return "facets were not compared"
     only = "".join(f", {name} only {how}" for name, how in facets["modelled"].items())
-    gaps = f", missing {' and '.join(facets['gaps'])}" if facets["gaps"] else ""
+    gaps = f", missing {_listed(list(facets['gaps']))}" if facets["gaps"] else ""
     return f"facets compared: {facets['compared']} of {facets['of']}{only}{gaps}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _per_task(found: Document) -> str:

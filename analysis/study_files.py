@@ -67,6 +67,9 @@ def _joined(item: Any) -> Any:
 
 def write(folder: Path, document: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> None:
     """Write the tables (Parquet for machines, CSV for people), then the document, each whole."""
+    for old in (folder / TABLES).glob("*"):
+        if old.suffix in (".parquet", ".csv") and old.stem not in tables:
+            old.unlink()  # of the study that stood here before
     for name, frame in tables.items():
         write_whole(folder / TABLES / f"{name}.parquet", lambda file, frame=frame: frame.to_parquet(file, index=False))  # type: ignore[misc]
         write_whole(folder / TABLES / f"{name}.csv", lambda file, frame=frame: frame.to_csv(file, index=False))  # type: ignore[misc]

@@ -151,7 +151,7 @@ def _header(file: Path, header: Sequence[str]) -> list[str]:
 
 
 def _unit_row(names: Sequence[str], rows: list[list[str]]) -> tuple[dict[str, str], list[list[str]]]:
-    """Units of the second row, if it is one: named unit or units, or without a name and without a number."""
+    """Units of the second row, if it is one: named unit, units or not at all, and without a number but the unit 1."""
     if not rows:
         return {}, rows
     first = _padded(rows[0], len(names))
@@ -159,8 +159,12 @@ def _unit_row(names: Sequence[str], rows: list[list[str]]) -> tuple[dict[str, st
     if label not in ("unit", "units", ""):
         return {}, rows
     cells = {name: cell.strip() for name, cell in zip(names, first, strict=True) if name != WORKLOAD}
-    if label == "" and any(_number(cell) is not None for cell in cells.values() if cell != "1"):
-        return {}, rows  # a workload without a name, which is told below
+    if any(_number(cell) is not None for cell in cells.values() if cell != "1"):
+        return {}, rows  # a workload, be it called so
+    if len(rows[0]) > len(names):
+        raise ReadError(
+            f"The row of units has {len(rows[0])} cells, and the header {len(names)}.", "Take out the others."
+        )
     return cells, rows[1:]
 
 

@@ -98,19 +98,19 @@ class Subset(Shown):
             return "There is one workload: nothing to choose."
         if not self.distinguishable:
             return (
-                f"Not distinguishable with these features: r* = {self.radius:.4g} is not below the median distance to "
-                f"the nearest neighbour, {self.median_neighbour:.4g}. The cover below is no answer."
+                f"Not distinguishable with these features: the radius {self.radius:.4g} is not below the median "
+                f"distance to the nearest neighbour, {self.median_neighbour:.4g}. The cover below is no answer."
             )
         if self.uncovered:
             return (
-                f"{len(self.uncovered)} of {n} workloads have no permitted member within r* = {self.radius:.4g}: "
+                f"{len(self.uncovered)} of {n} workloads have no permitted member within r = {self.radius:.4g}: "
                 f"{', '.join(self.uncovered)}. For the others {len(self)} members are needed."
             )
         if self.radius == 0:
-            return f"At r* = 0 every workload is kept but exact duplicates: {len(self)} of {n}."
+            return f"At r = 0 every workload is kept but exact duplicates: {len(self)} of {n}."
         if len(self) == n:
-            return f"All {n} workloads are needed: no two lie within r* = {self.radius:.4g} of each other."
-        return f"{len(self)} of {n} workloads are needed, and no fewer, to cover all at r* = {self.radius:.4g}."
+            return f"All {n} workloads are needed: no two lie within r = {self.radius:.4g} of each other."
+        return f"{len(self)} of {n} workloads are needed, and no fewer, to cover all at r = {self.radius:.4g}."
 
     def to_frame(self) -> pd.DataFrame:
         return self.table.copy()

@@ -125,7 +125,9 @@ def _check_size(found: Raw, nulls: str) -> None:
     what = f"{len(found.names)} workloads and {len(found.features)} features remain"
     raise UsageError(
         f"No space: {what}, and it takes {LEAST} workloads and 1 feature. {_told(found.dropped)}".strip(),
-        f"Nulls went by '{nulls}': the other policy, other features or more complete records may leave enough.",
+        f"Nulls went by '{nulls}': the other policy, other features or more complete records may leave enough."
+        if found.dropped
+        else f"Give at least {LEAST} workloads.",
     )
 
 

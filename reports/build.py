@@ -47,11 +47,13 @@ def of_study(study: Study, folder: Path | None, *, redact: bool, anonymize: bool
         who = identity()
         document, tables = redact_tree(document, who), _cells(tables, lambda value: redact_tree(value, who))
     if anonymize:
-        from wcbench.analysis.anonymity import anonymous, stand_ins_of_study
+        from wcbench.analysis.anonymity import FUNCTION, anonymous, stand_ins_of_study
 
         names = stand_ins_of_study(study)
-        document = anonymous(document, names)
-        tables = _cells(tables, lambda value: anonymous(value, names))
+        keys = {name for name, stands in names.items() if not stands.startswith(FUNCTION)}
+        document = anonymous(document, names, keys)
+        tables = _cells(tables, lambda value: anonymous(value, names, keys))
+        tables = {name: frame.rename(columns=names) for name, frame in tables.items()}
     return Made(study_report(document, tables), document, folder, tables=tables)
 
 

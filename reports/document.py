@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from wcbench.errors import RecordError, UsageError
-from wcbench.files import write_whole
+from wcbench.errors import UsageError
+from wcbench.files import free_file, write_whole
 from wcbench.reports.model import Report
 
 if TYPE_CHECKING:
@@ -61,16 +61,14 @@ class Made:
     def save(self, out: str | Path | None = None, *, pdf: bool = False, paper: str = "a4", force: bool = False) -> Path:
         """Write it as HTML, or as PDF (also where the file's name ends in .pdf); returns the file.
 
-        Raises UsageError where no file is named and there is no folder, RecordError where the file exists.
+        Raises UsageError where no file is named and there is no folder, RecordError where the file exists or
+        may not be replaced (`files.free_file`).
         """
         if out is None and self.home is None:
             raise UsageError("This was not saved, so it has no folder for its report.", "Name a file with --out.")
         as_pdf = pdf or (out is not None and Path(out).suffix.lower() == ".pdf")
         target = Path(out) if out is not None else Path(self.home or ".") / f"{self.stem}.{'pdf' if as_pdf else 'html'}"
-        if target.exists() and not force:
-            raise RecordError(
-                f"{target} exists and is left as it is.", "Choose another file, or replace it with --force."
-            )
+        free_file(target, force=force)
         content = self.pdf(paper) if as_pdf else self.html().encode()
         write_whole(target, lambda file: file.write_bytes(content))
         return target

@@ -60,7 +60,7 @@ def _caveats(view: View) -> Iterator[str]:
 
 def _measured(view: View) -> str:
     origins = {str(row.get("origin")) for row in view.features.values()} - {"None", ""}
-    if not origins or origins & {"measured", "published"}:
+    if not origins or origins & {"measured", "published", "given"}:
         return ""
     if "toy" in origins:
         return "The records are of toy presets: they show that the method works, and nothing of the workloads."

@@ -344,7 +344,7 @@ def test_a_report_that_cannot_be_written(private: Profile, tmp_path: Path, monke
     with pytest.raises(RecordError, match=r"file/r\.html could not be written: "):
         wcbench.report(private, tmp_path / "file" / "r.html")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(RecordError, match="folder could not be written: Is a directory"):
+    with pytest.raises(RecordError, match="folder is a folder"):
         wcbench.report(private, tmp_path / "folder", force=True)
 
     def full(*_: Any, **__: Any) -> None:

@@ -791,3 +791,23 @@ def test_a_defect_of_wcbench_is_called_one(cli: Cli, monkeypatch: pytest.MonkeyP
     assert ended.code == 1
     assert ended.err.startswith("wcbench: wcbench itself failed: ZeroDivisionError: division by zero\nThis is a defect")
     assert "Traceback" in cli("show", "x", "--debug").err
+
+
+def test_an_error_that_another_library_makes_of_ctrl_c_is_ctrl_c(monkeypatch: Any, capsys: Any) -> None:
+    """matplotlib's extensions turn it into a TypeError of their own."""
+
+    def drawing(**_options: Any) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise TypeError("incompatible function arguments") from None
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr("wcbench.cli.app", drawing)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 130
+        assert capsys.readouterr().err == "wcbench: Interrupted; no half-written record is left.\n"
+    finally:
+        signal.signal(signal.SIGINT, before)

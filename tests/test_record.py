@@ -478,7 +478,7 @@ def test_a_run_that_is_not_there(root: Path, run: str, message: str) -> None:
 def test_a_folder_without_a_manifest_and_an_empty_root(root: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"unrelated holds no manifest\.json, so it is no record\."):
         find_run(root / "toy" / "unrelated", root)
-    with pytest.raises(UsageError, match="There are no records yet: `wcbench profile TASK`"):
+    with pytest.raises(UsageError, match=r"There are no records yet\. `wcbench profile TASK`"):
         find_run("toy", tmp_path / "nowhere")
 
 

@@ -269,7 +269,7 @@ def read(
     paths = [Path(f) for f in ([files] if isinstance(files, str | Path) else files)]
     if not paths:
         raise UsageError("There is no file to read.", "Name a file or a folder.")
-    if name is not None and (name != name.strip() or not name.strip(".") or len(name) > 120 or not name.isprintable()):
+    if name is not None and not _is_name(name):
         raise UsageError(f"{name[:120]!r} is no name for a record.", "Take letters, digits, dots and dashes.")
     target = Path(out) if out is not None else None
     if save or target is not None:
@@ -433,15 +433,24 @@ def runs(root: str | Path | None = None, *, unreadable: Callable[[RecordError], 
     return found
 
 
-def summary(run: Profile, *, redact: bool = False, on: str | None = None) -> dict[str, Any]:
+def _is_name(name: str) -> bool:
+    """Whether a folder can be called so, and be found again: it is printable, hidden nowhere and leads nowhere else."""
+    plain = name == name.strip() and name.isprintable() and not set(name) & set('/\\<>"|?*')
+    return plain and not name.startswith(".") and 0 < len(name) <= 120
+
+
+def summary(
+    run: Profile | str | Path, *, redact: bool = False, on: str | None = None, runs: str | Path | None = None
+) -> dict[str, Any]:
     """All results of a record as one plain object (docs/json.md).
 
-    ``redact`` hides home paths, user and host names; ``on`` names the device of the roofline (wcbench/devices.toml)
-    where it is not the record's own GPU.
+    ``run`` : a record, or what `load` takes. ``redact`` hides home paths, user and host names; ``on`` names the device
+    of the roofline (wcbench/devices.toml) where it is not the record's own GPU.
     """
     from wcbench.redaction import redact_tree
 
-    result: dict[str, Any] = run.view("summary", on=on)
+    found = run if isinstance(run, Profile) else load(run, runs=runs)
+    result: dict[str, Any] = found.view("summary", on=on)
     if redact:
         result = redact_tree(result, result["machine"].get("identity") or {})
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import shutil
 import tempfile
@@ -12,12 +13,49 @@ from pathlib import Path
 
 from wcbench.errors import RecordError
 
+_OF_A_FOLDER = {
+    "manifest.json": ("manifest.json", "*.parquet"),
+    "study.json": ("study.json", "space.json", "tables/*", "parts/*", "parts/*/*"),
+}
+"""The files of which a record and a study consist, by the one that tells what a folder is."""
+
+
+def free_file(target: Path, *, force: bool = False) -> Path:
+    """The same file, if it may be written.
+
+    Raises RecordError where it exists and ``force`` is false, where it is a folder or no regular file (a device, a
+    pipe), or belongs to a record or a study, which nothing else may replace.
+    """
+    if target.is_dir():
+        raise RecordError(f"{target} is a folder.", "Name a file.")
+    if target.exists() and not target.is_file():
+        raise RecordError(f"{target} is no regular file and is left as it is.", "Name a file.")
+    place = target.resolve()
+    for folder in place.parents[:3]:
+        for sign, own in _OF_A_FOLDER.items():
+            if (folder / sign).is_file() and any(_is_at(place, folder, pattern) for pattern in own):
+                what = "record" if sign == "manifest.json" else "study"
+                raise RecordError(f"{target} is part of the {what} and is left as it is.", "Choose another file.")
+    if target.exists() and not force:
+        raise RecordError(f"{target} exists and is left as it is.", "Choose another file, or replace it with --force.")
+    return target
+
+
+def _is_at(place: Path, folder: Path, pattern: str) -> bool:
+    """Whether a file lies in a folder where the pattern says, level by level."""
+    levels = place.relative_to(folder).parts
+    wanted = pattern.split("/")
+    return len(levels) == len(wanted) and all(map(fnmatch.fnmatch, levels, wanted))
+
 
 def write_whole(target: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a file beside the target and put it in the target's place: no half file is left behind.
 
-    Raises RecordError where the disk refuses.
+    Raises RecordError where the disk refuses, and where a device or a pipe would have to make room for a file.
     """
+    if target.exists() and not target.is_file():
+        raise RecordError(f"{target} is no regular file and is left as it is.", "Name a file.")
+    target = target.resolve() if target.is_symlink() else target  # the link stays
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

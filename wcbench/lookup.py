@@ -73,7 +73,9 @@ def _no_run(run: str | Path, root: Path, same_task: Sequence[Path]) -> UsageErro
         names = ", ".join(p.name for p in same_task[-5:])
         return UsageError(f"No record '{run}' under {root}.", f"There are: {names}.")
     tasks = sorted({p.parent.name for p in list_runs(root)})
-    known = (
-        f"There are records of: {', '.join(tasks)}." if tasks else "There are no records yet: `wcbench profile TASK`."
+    known = f"There are records of: {', '.join(tasks)}" if tasks else "There are no records yet"
+    return UsageError(
+        f"No record '{run}' under {root}.",
+        f"{known}. `wcbench profile TASK` makes one; operators alone, as a study takes them, come with "
+        "`--passes operators`.",
     )
-    return UsageError(f"No record '{run}' under {root}.", known)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 import wcbench
 from wcbench import api
-from wcbench.analysis.anonymity import COLUMNS, anonymous, stand_ins, stand_ins_of_study
+from wcbench.analysis.anonymity import COLUMNS, anonymous, is_public, stand_ins, stand_ins_of_study
 from wcbench.analysis.study import Study
 from wcbench.record import Note, PassInfo, Profile, new_profile
 from wcbench.schema import TABLES, table_schema, to_arrow
@@ -117,9 +119,10 @@ def test_functions_and_own_tasks_of_a_study() -> None:
         "hotspots": pd.DataFrame({"function": [SECRET, "aten::mm"]}),
         "hotspot_counts": pd.DataFrame({"top": ["other_own_kernel", None]}),
     }
-    study = Study({"table": {"workloads": ["resnet", "acme.nets:Router"]}}, tables)
+    study = Study({"table": {"workloads": ["image-classification", "acme.nets:Router", "resnet"]}}, tables)
     assert stand_ins_of_study(study) == {
         SECRET: "function 1", "other_own_kernel": "function 2", "acme.nets:Router": "workload 1",
+        "resnet": "workload 2",
     }  # fmt: skip
 
 
@@ -190,3 +193,46 @@ def test_settings_of_a_task_of_ones_own_go_and_others_stay() -> None:
     assert '"batch_size": 4' in told
     ours = profile(SECRET, task="image-classification", settings=settings)
     assert '"acmeknob": 9' in json.dumps(api.make_report(ours, anonymize=True).to_dict(), default=str)
+
+
+@pytest.mark.parametrize(
+    ("name", "public"),
+    [
+        ("aten::addmm", True),
+        ("autograd::engine::evaluate_function: AddmmBackward0", True),
+        ("torch::autograd::AccumulateGrad", True),
+        ("Optimizer.step#AdamW.step", True),
+        ("nccl:all_reduce", True),
+        ("ProfilerStep#3", True),
+        ("(outside modules)", True),
+        ("(anonymous namespace)::acme_kernel(float*)", False),  # static kernels of CUDA, as cuobjdump names them
+        ("Optimizer.step#AcmeLion.step", False),
+        ("torch::autograd::CppNode<acme::Fn>", False),
+        ("autograd::engine::evaluate_function: AcmeFnBackward", False),  # of a Function that somebody wrote
+    ],
+)
+def test_what_is_public(name: str, public: bool) -> None:
+    assert is_public(name) is public
+    assert (name in stand_ins(profile(name))) is not public
+
+
+def test_a_report_of_a_table_names_none_of_its_workloads(tmp_path: Path) -> None:
+    """Nine workloads, short and long names, of two suites and three families; what a trace left out is a name too."""
+    names = ["zq1", "zqbert", "zq-gnn", "ZQ", "zqlm_7b", "zqdlrm", "zqvit", "zqcnn", "zqrnn"]
+    rows = [f"{name},{'zqours' if i < 5 else 'zqtheirs'},zqfam{i % 3},{1 + i},{(7 * i) % 9 + 1},{2 ** i}"
+            for i, name in enumerate(names)]  # fmt: skip
+    file = tmp_path / "zqtable.csv"
+    file.write_text("\n".join(["workload,suite,family,time,bytes,flops", "unit,,,s,B,FLOP", *rows]) + "\n")
+    study = api.study(table=file, against="zqtheirs", radius=1.0, out=tmp_path / "s")
+    made = api.make_report(study, anonymize=True)
+    for told in (made.html(), json.dumps(made.to_dict(), default=str)):
+        assert "workload 3" in told
+        assert not re.findall(r"(?i).{0,60}zq.{0,60}", told)
+
+
+def test_categories_that_a_program_chose_are_names(tmp_path: Path) -> None:
+    made = dataclasses.replace(
+        profile(SECRET).manifest, notes=[Note("timeline", "3 events of category zqcat are left out.")]
+    )
+    record = Profile(made, profile(SECRET)._arrow)
+    assert "zqcat" not in json.dumps(api.make_report(record, anonymize=True).to_dict(), default=str)

@@ -123,6 +123,13 @@ def test_a_difference_that_another_run_may_make_is_called_so(two: Diff) -> None:
     assert not any("running again" in sentence for sentence in two.answer)
 
 
+def test_a_guessed_pair_says_that_it_is_one(two: Diff) -> None:
+    """sm80's kernel does not run in B: it is paired by the shape of its name."""
+    assert "sm80_xmma_gemm_f32_tn_n_tilesize128x64 with 1 of a like name, taken for its partner" in two.answer[-1]
+    same = diff(record(KERNELS_A, STEPS_A), record([(KERNELS_A[0][0], 900), *KERNELS_A[1:]], STEPS_A))
+    assert "of a like name" not in " ".join(same.answer)
+
+
 def test_like_profiles_are_not_told_apart() -> None:
     found = diff(record(KERNELS_A, STEPS_A), record(KERNELS_A, [*STEPS_A, 10.7]))
     assert found.document["time"]["told_apart"] is False

@@ -18,6 +18,7 @@ from wcbench.analysis.features import COLUMNS, definitions, table_of
 from wcbench.analysis.population import Population
 from wcbench.analysis.study import Group, Inputs, Settings, Study, load_study, make_study
 from wcbench.analysis.study_inputs import Changed, Known
+from wcbench.analysis.study_run import run_table
 from wcbench.analysis.study_table import default_transform, read_table, table_inputs
 from wcbench.analysis.validation import Metric
 from wcbench.errors import ReadError, RecordError, UnknownNameError, UsageError
@@ -566,3 +567,40 @@ def test_the_saving_of_a_tables_own_cost_is_said_in_plain_words() -> None:
     cost = {"saved": 0.42, "of": "the column cost of the table", "measured": False, "reason": ""}
     document = {"cost": cost, "subset": {"size": 2, "of": 5, "uncovered": []}}
     assert _saved(document) == "They save 42 % of the column cost of the table"
+
+
+def test_a_study_leaves_no_table_of_the_one_before_it(tmp_path: Path) -> None:
+    """Two suites, then one: the tables of the comparison go."""
+    rows = [f"w{i},{'A' if i < 4 else 'B'},{1 + i},{(5 * i) % 7 + 1}" for i in range(7)]
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(["workload,suite,time,bytes", "unit,,s,B", *rows]) + "\n")
+    small = Settings(gap_draws=3, draws=10, permutations=19, robust=False, radius=0.5)
+    run_table(file, "B", small, out=tmp_path / "s")
+    assert list((tmp_path / "s" / "tables").glob("comparison0_*.csv"))
+    alone = run_table(file, None, small, out=tmp_path / "s")
+    left = {one.stem for one in (tmp_path / "s" / "tables").iterdir()}
+    assert left == set(alone.tables)
+
+
+def test_a_workload_may_be_called_unit(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("workload,time,bytes\nunit,1,5\nb,2,4\nc,4,9\n")
+    assert list(table_inputs(file, None).table.values.index) == ["unit", "b", "c"]
+    file.write_text("workload,time,bytes\nunit,s,1\nb,2,4\nc,4,9\n")
+    assert list(table_inputs(file, None).table.values.index) == ["b", "c"]
+
+
+def test_without_costs_no_set_is_called_the_cheapest(tmp_path: Path) -> None:
+    """Two pairs near each other: four covers of two. With costs one of them is the cheapest."""
+    rows = ["a,0,0", "b,0.1,0", "c,9,9", "d,9.1,9"]
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(["workload,x,y", "unit,m,m", *rows]) + "\n")
+    small = Settings(gap_draws=3, draws=10, permutations=19, robust=False, radius=0.5)
+    told = run_table(file, None, small, out=tmp_path / "s").answer[0]
+    assert "4 sets of that size do, and of this one the others are nearest on average" in told
+    file.write_text(
+        "\n".join(["workload,x,y,cost", "unit,m,m,s", *(f"{row},{i}" for i, row in enumerate(rows, 1))]) + "\n"
+    )
+    assert (
+        "4 sets of that size do, and this is the cheapest" in run_table(file, None, small, out=tmp_path / "t").answer[0]
+    )

@@ -55,17 +55,17 @@ def test_who_covers_whom(clouds: Distances) -> None:
         np.median([2, 2, 2, math.sqrt(5), 2, 2, 3, 2, 2, math.sqrt(70**2 + 20**2)])
     )
     assert not found.distinguishable  # 2.9 is above 2
-    assert found.verdict.startswith("Not distinguishable with these features: r* = 2.9")
+    assert found.verdict.startswith("Not distinguishable with these features: the radius 2.9")
     assert repr(found).startswith("Subset: Not distinguishable")
 
 
 def test_a_plain_answer(clouds: Distances) -> None:
     found = choose(clouds, 1.9)
     assert found.distinguishable
-    assert found.verdict == "All 10 workloads are needed: no two lie within r* = 1.9 of each other."
+    assert found.verdict == "All 10 workloads are needed: no two lie within r = 1.9 of each other."
     near = on_line([0, 1, 10, 20, 30, 40])
     some = choose(near, 1.0)
-    assert some.verdict == "5 of 6 workloads are needed, and no fewer, to cover all at r* = 1."
+    assert some.verdict == "5 of 6 workloads are needed, and no fewer, to cover all at r = 1."
     assert some.members == ("a", "c", "d", "e", "f")
     assert "proof by packing; cost saved not known: no costs were given" in repr(some)
 
@@ -96,7 +96,7 @@ def test_toy_line_curve() -> None:
 def test_a_missing_cost_is_told_and_breaks_no_tie() -> None:
     found = choose(on_line(TOY), 1, costs={name: cost for name, cost in COSTS.items() if name != "c"})
     assert found.cost_saved is None
-    assert found.cost_reason == "no cost of c"
+    assert found.cost_reason == "no cost of 0 or more of c"
     assert found.members == ("b", "d", "f")  # by name
     assert found.table["cost"].isna().all()
 
@@ -127,7 +127,7 @@ def test_every_size_of_the_curve_is_a_cover_of_that_size_and_no_smaller_radius_h
 
 def test_radius_zero_keeps_all_but_duplicates_which_are_named() -> None:
     found = choose(on_line([0, 0, 5, 9, 14, 20]), 0, costs=COSTS)
-    assert found.verdict == "At r* = 0 every workload is kept but exact duplicates: 5 of 6."
+    assert found.verdict == "At r = 0 every workload is kept but exact duplicates: 5 of 6."
     assert found.members == ("b", "c", "d", "e", "f")  # b is cheaper than a
     assert found.ties == (("a", "b"),)
     assert "alike (distance 0): a, b" in repr(found)
@@ -172,7 +172,7 @@ def test_variation_under_a_limit_and_by_name() -> None:
 
 def test_uncovered_workloads_are_named_first_where_they_can_be_told_apart() -> None:
     found = choose(on_line([0, 10, 20, 30, 40, 50]), 1, constraints=[without(["c"])])
-    assert found.verdict.startswith("1 of 6 workloads have no permitted member within r* = 1: c. For the others 5")
+    assert found.verdict.startswith("1 of 6 workloads have no permitted member within r = 1: c. For the others 5")
 
 
 def test_nobody_may_be_a_member() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
+from typing import Any
 
 import typer
 
@@ -38,6 +40,9 @@ app.command("export")(export)
 app.command("doctor")(doctor)
 
 
+_INTERRUPTED = "Interrupted; no half-written record is left."
+
+
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
@@ -56,6 +61,7 @@ def _root(
 def main() -> None:
     """Run the command line; an expected error is told in two lines and ends with its own exit code."""
     debug = "--debug" in sys.argv
+    interrupted = _watch_interrupts()
     try:
         app(prog_name="wcbench")  # not the path or the module by which it was started
     except WcbenchError as error:
@@ -65,7 +71,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except SystemExit as ended:
         if ended.code == EXIT_INTERRUPTED:  # typer turns Ctrl-C into this without a word
-            _tell("Interrupted; no half-written record is left.", None)
+            _tell(_INTERRUPTED, None)
         raise
     except BrokenPipeError:
         sys.stderr.close()
@@ -76,6 +82,9 @@ def main() -> None:
         _tell(str(error), None)
         sys.exit(EXIT_FAILED)
     except Exception as error:
+        if interrupted:  # code of other libraries makes errors of its own of Ctrl-C
+            _tell(_INTERRUPTED, None)
+            sys.exit(EXIT_INTERRUPTED)
         if debug:
             traceback.print_exc()
         _tell(
@@ -83,6 +92,19 @@ def main() -> None:
             "This is a defect; --debug shows the traceback to report.",
         )
         sys.exit(EXIT_FAILED)
+
+
+def _watch_interrupts() -> list[int]:
+    """A list that gets an entry when Ctrl-C arrives, which is handled as ever; signals that are ignored stay so."""
+    seen: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        seen.append(number)
+        signal.default_int_handler(number, frame)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    return seen
 
 
 def _tell(message: str, hint: str | None) -> None:
