@@ -81,7 +81,7 @@ def _cost(document: Document) -> str:
     first, stable = _saved(document), document["stability"]
     if stable["reason"]:
         return f"{first}."
-    sizes = ", ".join(f"{k} members in {n}" for k, n in stable["sizes"].items())
+    sizes = ", ".join(f"{k} member{'' if str(k) == '1' else 's'} in {n}" for k, n in stable["sizes"].items())
     return (
         f"{first}; in {stable['draws']} draws of 80 % of the workloads, chosen anew, the subset shares "
         f"{100 * stable['jaccard']:.0f} % with theirs (mean Jaccard; {sizes})."

@@ -64,6 +64,8 @@ def table_inputs(file: Path, against: str | None = None) -> Inputs:
     other = None
     if against is not None:
         ids = sorted({id for suites in table.suites.values() for id in suites})
+        if not ids:
+            raise UsageError(f"{file} tells no suite of any workload.", "Add a column suite, or leave --against out.")
         if against not in ids:
             raise UnknownNameError("suite of the table", against, ids)
         theirs = tuple(name for name in names if against in table.suites.get(name, ()))

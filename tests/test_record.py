@@ -478,6 +478,11 @@ def test_a_run_that_is_not_there(root: Path, run: str, message: str) -> None:
 def test_a_folder_without_a_manifest_and_an_empty_root(root: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"unrelated holds no manifest\.json, so it is no record\."):
         find_run(root / "toy" / "unrelated", root)
+    (tmp_path / "trace.json.gz").write_text("")
+    with pytest.raises(
+        UsageError, match=r"is a file and no record\.\nRead it first: `wcbench import .*trace\.json\.gz`"
+    ):
+        find_run(tmp_path / "trace.json.gz", root)
     with pytest.raises(UsageError, match=r"There are no records yet\. `wcbench profile TASK`"):
         find_run("toy", tmp_path / "nowhere")
 

@@ -69,6 +69,8 @@ def _split_run(run: str, root: Path) -> tuple[str, str]:
 def _no_run(run: str | Path, root: Path, same_task: Sequence[Path]) -> UsageError:
     if os.path.isdir(run):
         return UsageError(f"{run} holds no {MANIFEST}, so it is no record.", "Give the folder that `profile` wrote.")
+    if os.path.isfile(run):
+        return UsageError(f"{run} is a file and no record.", f"Read it first: `wcbench import {run}`.")
     if same_task:
         names = ", ".join(p.name for p in same_task[-5:])
         return UsageError(f"No record '{run}' under {root}.", f"There are: {names}.")

@@ -1,7 +1,7 @@
 """Build the sample report: study.html, study.pdf and a picture of its first page, study.png, beside this file.
 
 `python reports/samples/build.py [STUDY]` takes the folder of a study; without one it takes the showpiece's, AIBench
-Training v1.1 against MLPerf Training v0.7, and makes that first where it is not there (an hour or two on two cores).
+Training v1.1 against MLPerf Training v0.7, and makes that first where it is not there (half an hour on two cores).
 Equal studies give equal bytes. It is part of no package and not in the wheel.
 """
 

@@ -582,6 +582,14 @@ def test_a_study_leaves_no_table_of_the_one_before_it(tmp_path: Path) -> None:
     assert left == set(alone.tables)
 
 
+def test_a_table_without_suites_has_none_to_compare_with(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("workload,time\na,1\nb,2\nc,4\n")
+    with pytest.raises(UsageError, match="tells no suite of any workload") as caught:
+        table_inputs(file, "theirs")
+    assert caught.value.hint == "Add a column suite, or leave --against out."
+
+
 def test_a_workload_may_be_called_unit(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
     file.write_text("workload,time,bytes\nunit,1,5\nb,2,4\nc,4,9\n")
