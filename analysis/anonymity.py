@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from wcbench import kernels
 from wcbench.analysis.convergence import convergence
+from wcbench.analysis.study_records import RECORDS
 from wcbench.kernels import classify
 from wcbench.suites import suite_ids
 from wcbench.tasks.catalog import TASKS
@@ -171,7 +172,7 @@ def _of_records(study: Study) -> bool:
 
 def _titles(group: Any) -> Iterator[str]:
     """How a group of somebody's own table is called; suites of the catalogue are public."""
-    if isinstance(group, Mapping) and not {*str(group.get("id")).split("+")} <= {*suite_ids(), "records"}:
+    if isinstance(group, Mapping) and not {*str(group.get("id")).split("+")} <= {*suite_ids(), RECORDS}:
         yield from (str(group[name]) for name in ("id", "title") if group.get(name))
 
 

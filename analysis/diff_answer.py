@@ -104,8 +104,15 @@ def _of(document: Document, row: Mapping[str, Any]) -> str:
 
 
 def _both(what: str, row: Mapping[str, Any]) -> str:
-    left, right = (str(row[side])[:60] for side in "ab")
+    left, right = (_value(row[side])[:60] for side in "ab")
     return f"{what} {left} against {right}"
+
+
+def _value(value: Any) -> str:
+    """A condition in words: of kinds of steps ``0.9 train, 0.1 test``."""
+    return (
+        ", ".join(f"{share:.3g} {kind}" for kind, share in value.items()) if isinstance(value, Mapping) else str(value)
+    )
 
 
 def _plain(what: str) -> str:
@@ -126,7 +133,8 @@ def _time(document: Document) -> str:
             )
         return f"Step times are not compared ({time['reason']}); {f'{per}, ' if per else ''}{totals}."
     of = time["per"]
-    medians = f"{_ms(1e6 * time['b_ms'])} a step against {_ms(1e6 * time['a_ms'])}{_marks(time)}"
+    samples = "" if of == "step" else f" of {time['b_samples']:g} and {time['a_samples']:g} samples"
+    medians = f"{_ms(1e6 * time['b_ms'])} a step against {_ms(1e6 * time['a_ms'])}{samples}{_marks(time)}"
     if time["told_apart"] is None:
         return f"A {of} of B takes {time['ratio']:.3g} times as long as one of A ({medians}; {time['reason']})."
     interval = f"95 % interval {time['low']:.3g} to {time['high']:.3g}"

@@ -59,8 +59,9 @@ def _pairs(a: Summary, b: Summary) -> Iterator[tuple[str, Mapping[str, Any], Map
 
 def _unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     for key in (*SETTINGS, *MINOR):
-        if left.get(key) != right.get(key):
-            yield key, left.get(key), right.get(key)
+        one, other = (None if side.get(key) == {} else side.get(key) for side in (left, right))  # {}: not told
+        if one != other:
+            yield key, one, other
     for group, prefix in (("settings", ""), ("torch", "torch.")):
         one, other = left.get(group) or {}, right.get(group) or {}
         for key in sorted({*one, *other} - {"batch_size"}):

@@ -110,7 +110,7 @@ def _copies(profile: Profile, rows: Executions | None, gpu: _Gpu) -> Gate:
     cache = max(gpu.device.caches().values(), default=0)
     asked = told & (copies.duration >= LEAST_NS) & (nbytes > cache)
     if not asked.any():
-        return unchecked(name, "every copy is too short, or so small that a cache holds it")
+        return unchecked(name, "every copy or fill is too short, or so small that a cache holds it")
     rate = float((nbytes[asked] / (copies.duration[asked] / 1e9)).max())
     peak = gpu.device.bandwidth
     text = f"The fastest copy moves {rate / 1e9:.3g} GB/s; the memory of {gpu.device.name} gives {peak / 1e9:.4g}."

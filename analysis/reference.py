@@ -254,7 +254,7 @@ def load_reference(space: str | Path | None = None) -> Reference:
     if path.is_dir():
         path /= IN_STUDY
     if not path.is_file():
-        hint = f"Or name a file of that kind, or the folder of a study (it holds {IN_STUDY})."
+        hint = f"Or name a file of that kind, or the folder of a study of records, which holds {IN_STUDY}."
         raise UnknownNameError("reference space", text, list(known), hint)
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -25,6 +25,9 @@ from wcbench.suites import load_suite
 
 PRESET, FOOTPRINT = "paper", "equal footprint"
 
+RECORDS = "records"
+"""The id of a group of records that somebody named."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -81,7 +84,7 @@ def sources(profiles: Iterable[Profile]) -> list[Source]:
 def group_of(suites: Sequence[str], workloads: Iterable[str]) -> Group:
     """The group of one or several suites, or of records."""
     if not suites:
-        return Group("records", "the records", tuple(sorted(workloads)))
+        return Group(RECORDS, "the records", tuple(sorted(workloads)))
     title = " and ".join(load_suite(suite).title for suite in suites)
     return Group("+".join(suites), title, tuple(sorted(workloads)))
 

@@ -5,6 +5,7 @@ What captures is handed in (`Capture`), since analysis does not reach into the p
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,9 +16,19 @@ from wcbench.analysis.features import chosen
 from wcbench.analysis.population import read_population
 from wcbench.analysis.reference import IN_STUDY, Reference
 from wcbench.analysis.study import RECIPES, Settings, Study, make_study
+from wcbench.analysis.study_files import DOCUMENT, SCHEMA
 from wcbench.analysis.study_inputs import Group, Inputs
 from wcbench.analysis.study_parts import code_fingerprint, is_whole, read_parts
-from wcbench.analysis.study_records import Source, group_of, inputs_of, manifest_of, newest, settings_text, sources
+from wcbench.analysis.study_records import (
+    RECORDS,
+    Source,
+    group_of,
+    inputs_of,
+    manifest_of,
+    newest,
+    settings_text,
+    sources,
+)
 from wcbench.analysis.study_suites import known_of
 from wcbench.analysis.study_table import table_inputs
 from wcbench.errors import RecordError, UnknownNameError, UsageError, WcbenchError
@@ -66,6 +77,7 @@ class Asked:
     out: Path | None = None
     root: Path = Path("runs")
     command: Sequence[str] = ()
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,6 +144,30 @@ def check_folder(out: Path) -> None:
         raise RecordError(f"{out} is a file.", "Name a folder with --out.")
 
 
+def keep_others(out: Path | None, studied: Group, against: str | None, *, force: bool) -> None:
+    """Refuse to replace a finished study of other records, suites or another table, unless by force; one of the same
+    is made anew."""
+    there = None if out is None or force else _document_at(out)
+    if there is None:
+        return
+    group, other = there["studied"], (there["against"] or {}).get("id")
+    same = (group["id"], other) == (studied.id, against)
+    if not same or (group["id"] == RECORDS and {*group["workloads"]} != {*studied.workloads}):
+        raise RecordError(
+            f"{out} holds another study: {there['title']}, of {len(group['workloads'])} workloads.",
+            "Name another folder with --out, or replace it with --force.",
+        )
+
+
+def _document_at(folder: Path) -> Mapping[str, Any] | None:
+    """The document of a finished study; None where there is none that can be read."""
+    try:
+        found: Mapping[str, Any] = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else None
+
+
 def default_also(suites: Sequence[str], against: str | None) -> tuple[str, ...]:
     """The current MLPerf where suites are compared with an older one: what held against that may not hold today."""
     older = against is not None and against.startswith(MLPERF) and against != CURRENT
@@ -139,7 +175,14 @@ def default_also(suites: Sequence[str], against: str | None) -> tuple[str, ...]:
 
 
 def run_table(
-    file: Path, against: str | None, settings: Settings, *, population: Path | None = None, out: Path | None = None
+    file: Path,
+    against: str | None,
+    settings: Settings,
+    *,
+    population: Path | None = None,
+    out: Path | None = None,
+    command: Sequence[str] = (),
+    force: bool = False,
 ) -> Study:
     """The study of a table of somebody's own; raises UsageError for conditions that a plain table cannot tell."""
     if settings.require_metric or settings.max_variation is not None:
@@ -147,7 +190,10 @@ def run_table(
     if out is not None:
         check_folder(out)
     people = None if population is None else read_population(population)
-    found = make_study(replace(table_inputs(file, against), population=people), settings)
+    inputs = table_inputs(file, against)
+    keep_others(out, inputs.studied, against, force=force)
+    made = {**_made(command), **inputs.provenance}
+    found = make_study(replace(inputs, population=people, provenance=made), settings)
     if out is not None:
         found.save(out)
     return found
@@ -164,6 +210,7 @@ def run(asked: Asked, capture: Capture, told: Told | None = None) -> Study:
     folder = asked.out or (held.path if held else Path())
     try:
         found = _records(asked, capture, tell)
+        keep_others(asked.out, _group(asked, found.studied), asked.against, force=asked.force)
         inputs = _inputs(asked, found, folder, capture, tell)
         study = make_study(inputs, asked.settings, lambda text: tell("study", 0, 0, text))
     finally:
@@ -274,25 +321,26 @@ def _inputs(asked: Asked, found: _Found, folder: Path, capture: Capture, tell: T
 
 
 def _provenance(asked: Asked, found: _Found, left_out: Mapping[str, str]) -> dict[str, Any]:
-    """With what the study was made, and of which records; without home paths, user and host, as studies are shared."""
+    """With what the study was made, and of which records."""
+    return _made(
+        asked.command,
+        code=code_fingerprint(),
+        features=list(asked.features),
+        records={name: manifest_of(one.path) for name, one in sorted(found.every.items())},
+        made_for_this_study=list(found.made),
+        left_out=dict(left_out),
+    )
+
+
+def _made(command: Sequence[str], **more: Any) -> dict[str, Any]:
+    """With what a study was made; without home paths, user and host, as studies are shared."""
     from wcbench.machine import describe
     from wcbench.redaction import redact_tree
 
     machine = {name: value for name, value in describe().items() if name != "time"}
-    told: dict[str, Any] = redact_tree(
-        {
-            "wcbench": _version(),
-            "code": code_fingerprint(),
-            "command": list(asked.command),
-            "features": list(asked.features),
-            "machine": machine,
-            "records": {name: manifest_of(one.path) for name, one in sorted(found.every.items())},
-            "made_for_this_study": list(found.made),
-            "left_out": dict(left_out),
-        },
-        machine.get("identity") or {},
-    )
-    return told
+    told = {"wcbench": _version(), "command": list(command), "machine": machine, **more}
+    found: dict[str, Any] = redact_tree(told, machine.get("identity") or {})
+    return found
 
 
 def _group(asked: Asked, kept: Iterable[Source]) -> Group:

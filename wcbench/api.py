@@ -317,6 +317,7 @@ def study(
     jobs: int | None = None,
     root: str | Path | None = None,
     seed: int = 0,
+    force: bool = False,
     told: Callable[[str, int, int, str], None] | None = None,
     command: Sequence[str] | None = None,
 ) -> Study:
@@ -336,6 +337,7 @@ def study(
         metric, and a run-to-run variation of at most this fraction, as the suite's file tells them.
     population : a CSV of items with weights, for the share of them within r* of each suite.
     out : folder of the study: finished parts are kept there, and a study that was stopped goes on. None keeps nothing.
+        A finished study of other workloads there is kept unless ``force``.
     jobs : tasks at a time, each in a process of its own; None is one a core. ``root`` : folder of all records.
     told : called as ``told(stage, done, total, text)``.
 
@@ -350,12 +352,20 @@ def study(
     settings = Settings(
         radius=radius, recipe=recipe, require_metric=require_metric, max_variation=max_variation, seed=seed
     )
-    folder = None if out is None else Path(out)
+    folder, command = None if out is None else Path(out), command or ("wcbench.study(...)",)
     people = None if population is None else Path(population)
     if table is not None:
         if runs or suites:
             raise UsageError("A study is of a table, of records or of suites.", "Give one of the three.")
-        return run_table(Path(table), against, settings, population=people, out=folder)
+        return run_table(
+            Path(table),
+            against,
+            settings,
+            population=people,
+            out=folder,
+            command=command,
+            force=force,
+        )
     asked = Asked(
         runs=[entry if isinstance(entry, Profile) else load(entry, runs=root) for entry in runs],
         suites=tuple(suites),
@@ -368,7 +378,8 @@ def study(
         settings=settings,
         out=folder,
         root=runs_root(root),
-        command=command or ("wcbench.study(...)",),
+        command=command,
+        force=force,
     )
     tasks = StudyTasks(jobs, asked.root)
     return run(asked, Capture(tasks.settings, tasks.profile, tasks.derive), told)

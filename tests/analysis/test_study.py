@@ -16,12 +16,14 @@ from scipy.spatial.distance import pdist, squareform
 
 from wcbench.analysis.features import COLUMNS, definitions, table_of
 from wcbench.analysis.population import Population
+from wcbench.analysis.stability import SEED
 from wcbench.analysis.study import Group, Inputs, Settings, Study, load_study, make_study
 from wcbench.analysis.study_inputs import Changed, Known
 from wcbench.analysis.study_run import run_table
 from wcbench.analysis.study_table import default_transform, read_table, table_inputs
 from wcbench.analysis.validation import Metric
 from wcbench.errors import ReadError, RecordError, UnknownNameError, UsageError
+from wcbench.machine import wcbench_version
 
 QUICK = Settings(clusters=3, gap_draws=5, draws=20, permutations=99, robust=False)
 NAMES = ("flops_per_sample", "params_trainable", "unique_bytes_per_step", "bytes_op_level", "wss_50", "dlp_median")
@@ -577,7 +579,13 @@ def test_a_study_leaves_no_table_of_the_one_before_it(tmp_path: Path) -> None:
     small = Settings(gap_draws=3, draws=10, permutations=19, robust=False, radius=0.5)
     run_table(file, "B", small, out=tmp_path / "s")
     assert list((tmp_path / "s" / "tables").glob("comparison0_*.csv"))
+    with pytest.raises(RecordError, match="holds another study: A against B, of 4 workloads"):
+        run_table(file, None, small, out=tmp_path / "s")
+    alone = run_table(file, None, small, out=tmp_path / "s", force=True)
+    assert run_table(file, None, replace(small, seed=7), out=tmp_path / "s").document["stability"]["seed"] == SEED + 7
     alone = run_table(file, None, small, out=tmp_path / "s")
+    assert alone.document["stability"]["seed"] == SEED
+    assert alone.document["provenance"]["wcbench"] == wcbench_version()
     left = {one.stem for one in (tmp_path / "s" / "tables").iterdir()}
     assert left == set(alone.tables)
 

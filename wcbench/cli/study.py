@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-ROWS = 12
+ROWS, DROPPED = 12, 3
 CHANGES = 4
 """Changes of each task by default: one of each kind that any task of the catalogue has, as those come first."""
 
@@ -93,6 +93,7 @@ def study(
         int | None, typer.Option(metavar="N", help="Tasks at a time.  [default: one a core]", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(help="Of everything drawn.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace a study of other workloads there.")] = False,
     runs: RunsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -127,6 +128,7 @@ def study(
         jobs=jobs,
         root=runs,
         seed=seed,
+        force=force,
         told=_teller(quiet),
         command=["wcbench", *sys.argv[1:]],
     )
@@ -243,9 +245,9 @@ def _notes(document: Mapping[str, Any]) -> list[RenderableType]:
     notes = list(document["table"]["notes"])
     dropped = document["space"]["dropped"]
     if dropped:
-        notes.append(
-            f"left out of the space: {len(dropped)} features and workloads, each with its reason in study.json"
-        )
+        told = "; ".join(f"{name} ({reason})" for name, reason in list(dropped.items())[:DROPPED])
+        more = f"; and {len(dropped) - DROPPED} more, each with its reason in study.json"
+        notes.append(f"left out of the space: {told}{more if len(dropped) > DROPPED else ''}")
     failed = document["changes"]["failed"]
     if failed:
         notes.append(f"{len(failed)} changes could not be made, see study.json")
