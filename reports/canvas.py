@@ -227,6 +227,20 @@ def trimmed(text: str) -> str:
     return f"{digits}{e}{exponent} {unit}".rstrip()
 
 
+def fits(names: Sequence[str], room: float) -> list[str]:
+    """Each name as `fit` shortens it; different ones that would look alike show where they differ."""
+    found = [fit(name, room) for name in names]
+    if len(set(found)) == len(set(names)):
+        return found
+    width = max(map(len, found))
+    while width > 24:
+        told = fmt.apart(names, width)
+        if max(map(text_width, told)) <= room:
+            return told
+        width -= 2
+    return found
+
+
 def fit(name: str, room: float) -> str:
     """The name, shortened in its middle until it takes no more than ``room`` pixels."""
     width = max(8, int(room / 4))

@@ -18,7 +18,7 @@ from wcbench.reports.canvas import (
     WIDE,
     Key,
     canvas,
-    fit,
+    fits,
     legend,
     legend_rows,
     panel_axes,
@@ -103,18 +103,18 @@ def _panel(axes: Any, panel: BarPanel, longest: float, width: int) -> None:
         head = {"transform": axes.transAxes, "va": "bottom", "ha": "right", "color": MUTED, "offset": (0, 4)}
         write(axes, 1 - SUMS / width, 1, "share", **head)
         write(axes, 1, 1, "Σ", **head)
+    names = fits([bar.name for bar in panel.bars], width - (112 if running else 58))
     for index, bar in enumerate(panel.bars):
-        _bar(axes, index, bar, width)
+        _bar(axes, index, bar, names[index], width)
 
 
-def _bar(axes: Any, index: int, bar: Bar, width: int) -> None:
+def _bar(axes: Any, index: int, bar: Bar, name: str, width: int) -> None:
     """Name and numbers on one line, the bar below it."""
     base = index + (ROW - BAR / 2 - 3) / ROW
     color = category_color(bar.category)
     axes.barh([base], [100 * bar.share], height=BAR / ROW, color=color, edgecolor=EDGE, linewidth=0.6)
     line = index + (ROW - BAR - 8) / ROW
-    room = width - (112 if bar.cumulative is not None else 58)
-    write(axes, 0, line, fit(bar.name, room), transform=axes.get_yaxis_transform())
+    write(axes, 0, line, name, transform=axes.get_yaxis_transform())
     right = 1 - SUMS / width if bar.cumulative is not None else 1
     write(axes, right, line, fmt.share(bar.share), transform=axes.get_yaxis_transform(), ha="right")
     if bar.cumulative is not None:

@@ -13,6 +13,7 @@ import shlex
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Literal
 
 Kind = Literal[
@@ -159,12 +160,28 @@ def _spread_texts(value: Spread) -> tuple[str, str, str, str] | None:
     unit, factor = _time_unit(abs(value.median) * 1e-3)
     median = value.median * 1e-3 / factor
     q1, q3 = (None if x is None or absent(x) else x * 1e-3 / factor for x in (value.q1, value.q3))
-    places = decimals(median)
-    if q1 is not None and q3 is not None and q3 > q1:
-        places = min(places, -math.floor(math.log10(q3 - q1)))
+    places = _places(median, q1, q3)
     texts = (ABSENT if x is None else f"{round(x, places):,.{max(0, places)}f}" for x in (median, q1, q3))
     first, second, third = texts
     return first, second, third, unit
+
+
+def _places(median: float, q1: float | None, q3: float | None) -> int:
+    """Decimal places that quartiles support, below 0 left of the point; two digits of the median stay."""
+    places = decimals(median)
+    if q1 is None or q3 is None or q3 <= q1:
+        return places
+    two = 1 - math.floor(math.log10(abs(median))) if median else places
+    return min(places, max(two, -math.floor(math.log10(q3 - q1))))
+
+
+def rate(value: float, time: Spread) -> str:
+    """What is counted a second, with no more digits than the step time has that it is made of."""
+    texts = _spread_texts(time)
+    if texts is None or not value:
+        return number(value)
+    digits = max(2, min(DIGITS, len(texts[0].replace(",", "").replace(".", "").lstrip("0").rstrip("0"))))
+    return number(float(f"{value:.{digits - 1}e}"))
 
 
 def plain(value: Any) -> str:
@@ -318,6 +335,39 @@ def shorten(name: str, width: int) -> str:
         return text
     head = width // 2
     return text[:head] + "…" + text[len(text) - (width - head - 1) :]
+
+
+def apart(names: Sequence[str], width: int) -> list[str]:
+    """Names shortened so that different ones look different: those that are alike at both ends show the place where
+    they differ, too.
+
+    >>> apart(["kernel_of_a_long_name<add, std::array<char*>>", "kernel_of_a_long_name<mul, std::array<char*>>"], 21)
+    ['kerne…e<add, st…ar*>>', 'kerne…e<mul, st…ar*>>']
+    """
+    whole = [visible(name[:NAME_LIMIT]) if len(name) > NAME_LIMIT else visible(name) for name in names]
+    found = [shorten(name, width) for name in whole]
+    alike: dict[str, set[str]] = {}
+    for text, name in zip(found, whole, strict=True):
+        alike.setdefault(text, set()).add(name)
+    for text, group in alike.items():
+        if len(group) > 1 and "…" in text:
+            first, last = min(group), max(group)
+            place = next(i for i, (a, b) in enumerate(zip_longest(first, last)) if a != b)
+            found = [
+                _around(name, place, width) if old == text else old for old, name in zip(found, whole, strict=True)
+            ]
+    return found
+
+
+def _around(name: str, place: int, width: int) -> str:
+    """Head, what stands about a place, and tail."""
+    ends = width // 4
+    middle = width - 2 * ends - 2
+    start = max(ends, min(place - 2, len(name) - ends - middle))
+    head, tail = name[:ends], name[len(name) - ends :]
+    if start == ends:
+        return f"{name[: ends + middle + 1]}…{tail}"
+    return f"{head}…{name[start : start + middle]}…{tail}"
 
 
 def command(words: Any) -> str:

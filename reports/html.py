@@ -10,8 +10,8 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -44,7 +44,7 @@ def environment() -> Environment:
     )
     found.filters.update(prose=_prose, label=_label, limited=_limited, name=_name)
     found.globals.update(fact_text=_fact_text, table_view=_table_view, figure_view=_figure_view)
-    found.globals.update(cut=fmt.cut, shorten=fmt.shorten, LONG_NAME=LONG_NAME)
+    found.globals.update(cut=fmt.cut, LONG_NAME=LONG_NAME)
     return found
 
 
@@ -108,11 +108,13 @@ def _fact_text(fact: Fact) -> str:
 
 @dataclass(frozen=True)
 class _Cell:
-    """A cell's text; ``raw`` is the number behind it, by which the page sorts, empty where there is none."""
+    """A cell's text; ``raw`` is the number behind it, by which the page sorts, empty where there is none; ``short`` a
+    long name as it first stands there."""
 
     text: str
     raw: str
     absent: bool
+    short: str = ""
 
 
 def _table_view(table: Table) -> tuple[list[tuple[Column, str]], list[list[_Cell]]]:
@@ -121,7 +123,13 @@ def _table_view(table: Table) -> tuple[list[tuple[Column, str]], list[list[_Cell
     heads = [(column, text.unit) for column, text in zip(table.columns, formatted, strict=True)]
     texts = zip(*(text.cells for text in formatted), strict=True)
     rows = zip(table.shown, texts, strict=True)
-    return heads, [[_cell(*cell) for cell in zip(table.columns, *row, strict=True)] for row in rows]
+    cells = [[_cell(*cell) for cell in zip(table.columns, *row, strict=True)] for row in rows]
+    for place, column in enumerate(table.columns):
+        if column.kind == "name":
+            short = fmt.apart([row[place].text for row in cells], LONG_NAME)
+            for row, text in zip(cells, short, strict=True):
+                row[place] = replace(row[place], short=text)
+    return heads, cells
 
 
 def _cell(column: Column, value: Any, text: str) -> _Cell:
@@ -167,8 +175,8 @@ def _titled(svg: str, names: list[str]) -> tuple[str, set[str]]:
 
     def titled(match: re.Match[str]) -> str:
         opening, shown, closing = match.groups()
-        head, _, tail = html.unescape(shown).strip().partition("…")
-        meant = [name for name in names if _shortens(head, tail, name)]
+        parts = html.unescape(shown).strip().split("…")
+        meant = [name for name in names if _shortens(parts, name)]
         found.update(meant)
         whole = "\n".join(_limited(name, fmt.NAME_LIMIT) for name in meant[:3])
         return f"{opening}<title>{escape(whole)}</title>{shown}{closing}" if meant else match[0]
@@ -176,5 +184,8 @@ def _titled(svg: str, names: list[str]) -> tuple[str, set[str]]:
     return _SVG_TEXT.sub(titled, svg), found
 
 
-def _shortens(head: str, tail: str, name: str) -> bool:
-    return len(name) > len(head) + len(tail) and name.startswith(head) and name.endswith(tail)
+def _shortens(parts: Sequence[str], name: str) -> bool:
+    """Whether the parts about its ellipses are a name's beginning, middle and end."""
+    if len(name) <= sum(map(len, parts)) or not (name.startswith(parts[0]) and name.endswith(parts[-1])):
+        return False
+    return all(part in name for part in parts[1:-1])

@@ -50,7 +50,7 @@ def _time(summary: Summary) -> str:
         return f"No step of {name} was timed." if not timing else f"The timing pass of {name} has no step time."
     details = step_hint(timing)
     rate = timing.get("samples_per_s")
-    throughput = f": {fmt.number(rate)} samples/s" if rate is not None else ""
+    throughput = f": {fmt.rate(rate, times)} samples/s" if rate is not None else ""
     return (
         f"{name} takes {fmt.spread_ms(times)} a step{f' ({details})' if details else ''} "
         f"at {conditions(timing)}{throughput}."

@@ -155,7 +155,7 @@ def _steps(summary: Summary) -> str:
         return "It marks no steps, so that the whole trace counts as one." if unmarked else ""
     details = step_hint(part)
     rate = part.get("samples_per_s")
-    throughput = f": {fmt.number(rate)} samples/s" if rate is not None else ""
+    throughput = f": {fmt.rate(rate, times)} samples/s" if rate is not None else ""
     spots = mapping(summary.get("hotspots"))
     covered, of = spots.get("coverage"), spots.get("of") or "time"
     part_of = "" if covered is None or covered >= 1 else f"; the steps hold {fmt.share(covered)} of the {of}"

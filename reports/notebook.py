@@ -86,7 +86,7 @@ def _step(timing: Mapping[str, Any]) -> str:
     if times.median is None:
         return ""
     rate = timing.get("samples_per_s")
-    throughput = f", {fmt.number(rate)} samples/s" if rate is not None else ""
+    throughput = f", {fmt.rate(rate, times)} samples/s" if rate is not None else ""
     return f"{fmt.spread_ms(times)}{f' ({details})' if details else ''}{throughput}"
 
 

@@ -178,8 +178,14 @@ def timed_passes(summary: Summary) -> dict[str, Mapping[str, Any]]:
     return {name: info for name, info in passes.items() if mapping(info).get("step_ms_median") is not None}
 
 
+QUARTILED = 4
+"""Steps from which on quartiles are shown."""
+
+
 def spread(part: Mapping[str, Any]) -> fmt.Spread:
-    """A pass's step time with its quartiles."""
+    """A pass's step time with its quartiles, where there are steps enough for them to tell anything."""
+    if (part.get("steps") or QUARTILED) * (part.get("ranks") or 1) < QUARTILED:
+        return fmt.Spread(part.get("step_ms_median"), None, None)
     return fmt.Spread(part.get("step_ms_median"), part.get("step_ms_q1"), part.get("step_ms_q3"))
 
 

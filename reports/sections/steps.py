@@ -67,7 +67,8 @@ def _figures(summary: Summary, timing: Mapping[str, Any]) -> tuple[Figure, ...]:
     times = spread(timing)
     warm = sum(point.role == WARMUP for point in points)
     dropped = f" {fmt.plural(warm, 'warm-up step')} dropped." if warm else ""
-    said = f"Median {fmt.spread_ms(times)}, quartiles {fmt.quartiles_ms(times) or fmt.ABSENT}.{dropped}"
+    quartiles = fmt.quartiles_ms(times)
+    said = f"Median {fmt.spread_ms(times)}{f', quartiles {quartiles}' if quartiles else ''}.{dropped}"
     return (
         Figure(
             "steps-figure",

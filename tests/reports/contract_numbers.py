@@ -46,6 +46,8 @@ _TOKEN = re.compile(
 _DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:\+\d\d:\d\d)?)?")
 _REST = re.compile(r"(?<![\w.,-])(\d{1,3}(?:,\d{3})+|\d+)(?= (?:\w+ )?more\b)")
 """How many of a list are not named: ``a, b, and 964 more`` is no datum, but with those named it is a list's length."""
+TWO = 2
+"""Digits that the most uncertain number is shown with."""
 NAMED = 12
 """Most that a sentence names of a list."""
 ANSWERS = frozenset({"answer", "sentences", "verdict", "words", "certificate"})
@@ -78,8 +80,8 @@ def tokens(text: str) -> Iterator[Token]:
         digits, rest, power = match["digits"].replace(",", ""), match["rest"] or "", match["power"] or ""
         value = float(f"{'-' if match['sign'] else ''}{digits}{rest}{power}")
         step = 10.0 ** -(len(rest) - 1 if rest else 0) * (10.0 ** int(power[1:]) if power else 1.0)
-        if not rest and not power and len(digits) > fmt.DIGITS:  # 1,230 may have been 1,234
-            zeros = min(len(digits) - len(digits.rstrip("0")), len(digits) - fmt.DIGITS)
+        if not rest and not power and len(digits) > TWO:  # 1,230 may have been 1,234, and 720 ms 718
+            zeros = min(len(digits) - len(digits.rstrip("0")), len(digits) - TWO)
             step = 10.0**zeros
         yield Token(match[0].strip(), value, step / 2, unit, match["bound"])
 

@@ -56,6 +56,7 @@ def test_bytes_are_binary() -> None:
         (123.456, 123.41, 123.49, "123 ms", "123 to 123 ms"),
         (100.0, 60.0, 140.0, "100 ms", "60 to 140 ms"),
         (123.4, 91.0, 148.0, "120 ms", "90 to 150 ms"),  # 57 ms apart: tens tell nothing more
+        (718.0, 140.0, 736.0, "720 ms", "140 to 740 ms"),  # two digits stay, however wide
         (1500.0, 1400.0, 1700.0, "1.5 s", "1.4 to 1.7 s"),
         (0.25, None, None, "250 µs", ""),
         (None, None, None, "n/a", ""),
@@ -117,3 +118,25 @@ def test_a_column_of_each_has_a_unit_in_every_cell() -> None:
         "FLOP", ("14.3 T", "5.00 M", "0", "n/a")
     )
     assert fmt.column([2**40, 2**10, None], "bytes_each") == fmt.ColumnText("", ("1.00 TiB", "1.00 KiB", "n/a"))
+
+
+def test_a_rate_has_the_digits_of_its_time() -> None:
+    """64 samples in 718 ms are 89.136 a second."""
+    assert fmt.rate(89.136, fmt.Spread(718.0, 140.0, 736.0)) == "89"
+    assert fmt.rate(89.136, fmt.Spread(718.0, 717.8, 718.1)) == "89.1"
+    assert fmt.rate(3264.9, fmt.Spread(20.0, 19.0, 21.0)) == "3,300"
+    assert fmt.rate(89.136, fmt.Spread(None, None, None)) == "89.1"
+
+
+def test_names_that_are_alike_at_both_ends_show_where_they_differ() -> None:
+    names = [f"void at::native::elementwise_kernel<128, 2, {one}>(at::TensorIteratorBase &, const T1 &)::[lambda(int)]"
+             for one in ("direct_copy_kernel_cuda", "CUDAFunctor_add<float>")]  # fmt: skip
+    assert fmt.shorten(names[0], 60) == fmt.shorten(names[1], 60)
+    first, second, third = fmt.apart([*names, "gemm"], 60)
+    assert "direct_copy" in first
+    assert "CUDAFunctor" in second
+    assert third == "gemm"
+    assert max(map(len, (first, second))) <= 60
+    assert first.startswith("void at::native")
+    assert first.endswith("[lambda(int)]")
+    assert fmt.apart([names[0], names[0]], 60) == [fmt.shorten(names[0], 60)] * 2  # one kernel twice

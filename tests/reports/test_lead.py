@@ -12,7 +12,7 @@ from wcbench.reports.lead import lead
 def test_usual(summary: dict[str, Any]) -> None:
     assert lead(summary) == (
         "spatial-transformer takes 9.8 ms a step (quartiles 9.6 to 10.1 ms, 10 steps) at preset small, batch 64, "
-        "on cpu: 6,520 samples/s.",
+        "on cpu: 6,500 samples/s.",
         "The largest part of the operator self time goes to convolution (41.2 %); "
         "the top 3 of 16 operators make up 53.8 %.",
         "At preset paper, batch 256, it has 27,360 parameters and does 1.12 GFLOP of matrix work a step "

@@ -28,7 +28,7 @@ def test_text(summary: dict[str, Any]) -> None:
             "  record     runs/spatial-transformer/20261130T152945.000Z-0a1b2c3d",
             "  device     cpu, AMD EPYC 7B13",
             "  ran at     preset small, batch 64, float32",
-            "  step       9.8 ms (quartiles 9.6 to 10.1 ms, 10 steps), 6,520 samples/s",
+            "  step       9.8 ms (quartiles 9.6 to 10.1 ms, 10 steps), 6,500 samples/s",
             "  model      27,360 parameters",
             "  work       1.12 GFLOP of matrix work a step "
             "(preset paper, batch 256; 1.50 GFLOP in all; 94.1 % of operator calls counted)",
