@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wcbench import kernels
 from wcbench.reports import format as fmt
 from wcbench.reports.figure_data import Bar, BarPanel, Bars
 from wcbench.reports.model import Block, Column, Fact, Facts, Figure, Section, SideBySide, Table, Text
@@ -24,7 +25,7 @@ def section(summary: Summary) -> Section | None:
     blocks: list[Block] = [
         Text(
             f"Shares of {of} by category. The paper's view has AIBench Training's eight categories and what falls "
-            f"outside them; the full view refines it. {measured(part)}"
+            f"outside them; the full view, by which summaries go, refines it.{_folded(part)} {measured(part)}"
         ),
         Facts(_facts(part)),
     ]
@@ -35,6 +36,17 @@ def section(summary: Summary) -> Section | None:
     if part.get("unknown_names"):
         blocks.append(_unknown(part))
     return Section("categories", "Categories", (*blocks, *notes_blocks(summary, "categories")))
+
+
+def _folded(part: Mapping[str, Any]) -> str:
+    """Which of the full categories with time the paper's view counts under another name."""
+    there = [name for name, share in mapping(part.get("full")).items() if share and name in kernels.FULL]
+    inside: dict[str, list[str]] = {}
+    for name in there:
+        if kernels.FULL[name] in kernels.PAPER and kernels.FULL[name] != name:
+            inside.setdefault(kernels.FULL[name], []).append(name)
+    told = "; ".join(f"{' and '.join(names)} in {paper}" for paper, names in inside.items())
+    return f" The paper's view counts {told}." if told else ""
 
 
 def _facts(part: Mapping[str, Any]) -> tuple[Fact, ...]:

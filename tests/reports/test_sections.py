@@ -128,6 +128,13 @@ def test_both_views_stand_side_by_side_with_unknown_and_python(summary: dict[str
     assert section.facts()["Python share"].value == 0.1625
 
 
+def test_the_papers_view_says_what_it_folds_in(summary: dict[str, Any]) -> None:
+    """Attention is GEMM there, an optimizer element-wise; what has no time is not named."""
+    summary["categories"].update(full={"GEMM": 0.6, "attention": 0.2, "optimizer": 0.1, "pooling": 0.1, "random": 0.0})
+    said = profile_report(summary).section("categories").blocks[0].text
+    assert "The paper's view counts attention in GEMM; optimizer in element-wise." in said
+
+
 def test_unknown_and_python_share_are_there_even_when_absent(summary: dict[str, Any]) -> None:
     summary["categories"].update(unknown_share=0.0, python_share=None, full={"GEMM": 1.0, "unknown": 0.0})
     section = profile_report(summary).section("categories")
