@@ -13,6 +13,7 @@ import pytest
 
 from wcbench import api
 from wcbench.analysis.complexity import complexity
+from wcbench.analysis.executions import executions
 from wcbench.analysis.hotspots import categories, hotspots
 from wcbench.analysis.steps import step_times
 from wcbench.analysis.summary import summary
@@ -323,6 +324,22 @@ def test_columns_of_a_saved_record_are_read_alone(made: Any, tmp_path: Path, mon
     assert one.column_names == ["name", "grid"]
     assert one.equals(profile.arrow("kernels").select(["name", "grid"]))
     assert saved.columns("power", ["watts"]).num_rows == 0
+
+
+def test_executions_know_their_rows_in_a_table_of_several_groups(made: Any, tmp_path: Path) -> None:
+    """Groups of two rows of three: places count through them, and equal names have one number."""
+    profile = timeline(made, two_steps(made), steps=steps(made, 200, 200))
+    folder = profile.save(tmp_path / "run").path
+    assert folder is not None
+    table = profile.arrow("kernels")
+    assert table.num_rows == 3
+    pq.write_table(table, folder / "kernels.parquet", row_group_size=2)
+    here, there = executions(profile, "timeline"), executions(load(folder), "timeline")
+    assert here is not None
+    assert there is not None
+    assert there.row.tolist() == list(range(table.num_rows)) == here.row.tolist()
+    assert [there.names[i] for i in there.name] == table["name"].to_pylist()
+    assert len(set(there.names)) == len(there.names)
 
 
 def test_columns_of_an_older_record_are_upgraded(full: Profile, tmp_path: Path) -> None:

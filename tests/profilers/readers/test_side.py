@@ -82,8 +82,8 @@ def _damaged(text: str) -> str:
 
 def _long_tail(_: str) -> str:
     """What the file says of itself behind its events reaches over several pieces."""
-    padding = json.dumps([{"a": number, "b": ", {"} for number in range(150_000)])
-    return trace(f', "padding": {padding}, "cuda_version": 12')
+    padding = json.dumps([{"name": number, "b": ", {"} for number in range(80_000)])  # begins as events do
+    return trace(f', "padding": {padding}, "nccl_version": 7, "more": {padding}, "cuda_version": 12')
 
 
 @pytest.mark.parametrize("change", [str, _cut, _damaged, _long_tail])
@@ -98,7 +98,13 @@ def test_two_processes_give_what_one_gives(change: Callable[[str], str], tmp_pat
 
 
 def test_the_tail_behind_several_pieces_is_read(tmp_path: Path) -> None:
-    assert read(_long_tail(""), tmp_path / "two", 2)[2]["versions"] == {"cuda_version": 12}
+    assert read(_long_tail(""), tmp_path / "two", 2)[2]["versions"] == {"nccl_version": 7, "cuda_version": 12}
+
+
+def test_a_second_list_of_events_is_told(tmp_path: Path) -> None:
+    losses = read(trace(', "traceEvents": [{"ph": "X"}, {"ph": "X"}]'), tmp_path / "one", 1)[1]
+    assert [(loss.what, loss.count) for loss in losses] == [("an event", 2)]
+    assert "second list of traceEvents" in losses[0].why
 
 
 def test_a_second_process_that_dies_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
