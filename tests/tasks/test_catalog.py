@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from wcbench.errors import UnknownNameError, WcbenchError
+from wcbench.errors import UnknownNameError, UsageError, WcbenchError
 from wcbench.suites import KINDS
 from wcbench.tasks import catalog
 from wcbench.tasks.base import Task
@@ -135,6 +135,9 @@ def test_names_and_aliases() -> None:
     with pytest.raises(UnknownNameError, match="Unknown task 'cyclegn'"):
         catalog.check_name("cyclegn")
     catalog.check_name("mine:Mlp")
+    with pytest.raises(UsageError, match="a task is a class: mine:ClassName") as caught:
+        catalog.check_name("folder/mine.py")
+    assert "torch.profiler" in str(caught.value.hint)
 
 
 def test_targets_by_suite() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from wcbench import suites
-from wcbench.errors import UnknownNameError, WcbenchError
+from wcbench.errors import UnknownNameError, UsageError, WcbenchError
 from wcbench.registry import Registry, Row
 from wcbench.suites import Fact
 
@@ -174,6 +174,11 @@ def targets(name: str) -> dict[str, Fact]:
 
 def check_name(name: str) -> None:
     """Raise UnknownNameError, with the nearest names, unless it is a catalogue name, an alias or ``module:Class``."""
+    if name.endswith(".py"):
+        raise UsageError(
+            f"{name} is a script, and a task is a class: {name.removesuffix('.py').rpartition('/')[2]}:ClassName.",
+            "A script as it is: trace it with torch.profiler, then `wcbench import` the trace.",
+        )
     if name not in TASKS and ":" not in name:
         hint = "`wcbench list` shows all; your own is given as module:Class."
         raise UnknownNameError("task", name, TASKS.words(), hint)
