@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wcbench.profilers.link import Ints
 from wcbench.profilers.readers.rows import ABSENT, LAUNCH
-from wcbench.profilers.readers.spill import Rows
+from wcbench.profilers.readers.spill import Rows, those
 
 
 def pick(values: NDArray[Any], rows: Ints, otherwise: Any) -> NDArray[Any]:
@@ -83,8 +83,8 @@ class Window:
         """Forget launches below the first record that may still come."""
         process, number = self._held["process"], self._held["number"]
         gone = (process < below[0]) | ((process == below[0]) & (number < below[1]))
-        self._count(self._held[gone & ~self._hit])
-        self._held, self._hit = self._held[~gone], self._hit[~gone]
+        self._count(those(self._held, gone & ~self._hit))
+        self._held, self._hit = those(self._held, ~gone), self._hit[~gone]
 
     def _count(self, launches: Rows) -> None:
         for number, count in zip(*np.unique(launches["name"], return_counts=True), strict=True):

@@ -138,23 +138,22 @@ class _Reading:
         self._taken.add(number)
         return number
 
-    def _lanes(self, pid: Coded, process: NDArray[np.int64], tid: Coded) -> NDArray[np.int64]:
-        """The number of each event's thread."""
+    def _lanes(self, pid: Coded, numbers: NDArray[np.int64], tid: Coded) -> NDArray[np.int64]:
+        """The number of each event's thread; ``numbers`` are those of the pids."""
         pairs, places = np.unique(pid.places << 32 | tid.places, return_inverse=True)
-        of = {place: int(number) for place, number in zip(pid.places.tolist(), process.tolist(), strict=True)}
-        lanes = [(of[pair >> 32], tid.values[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
+        lanes = [(int(numbers[pair >> 32]), tid.values[pair & 0xFFFFFFFF]) for pair in pairs.tolist()]
         return _numbers_of(lanes, self._threads, self._thread)[places]
 
     def _host(self, part: Part) -> dict[str, Any]:
         """Columns of host events; those without a time are lost."""
         start, duration = self._times(part)
         pid, tid = part.columns.pop("pid"), part.columns.pop("tid")
-        process = _numbers_of(pid.values, self._pids, lambda _pid: len(self._pids))[pid.places]
+        numbers = _numbers_of(pid.values, self._pids, lambda _pid: len(self._pids))
         found = {
             **part.columns,
             "name": self._names(part.columns["name"]),
-            "process": process,
-            "thread": self._lanes(pid, process, tid),
+            "process": numbers[pid.places],
+            "thread": self._lanes(pid, numbers, tid),
             "start": start,
             "end": start + duration,
         }

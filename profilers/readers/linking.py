@@ -13,7 +13,7 @@ from wcbench.profilers import link
 from wcbench.profilers.link import HostEvents, Ints, Nesting
 from wcbench.profilers.readers.join import Window, pick
 from wcbench.profilers.readers.rows import ABSENT, CALLS, HOST, LAUNCH, MARK, OPS, RUNTIME, Names, Stages
-from wcbench.profilers.readers.spill import Rows
+from wcbench.profilers.readers.spill import Rows, those
 from wcbench.profilers.readers.steps import Mark, Steps
 from wcbench.schema import WHOLE_FILE
 
@@ -102,7 +102,8 @@ class Linking:
     # --- the host ------------------------------------------------------------------------------------------------
 
     def _host_batch(self, rows: Rows) -> None:
-        calls, new = rows[rows["kind"] == RUNTIME], rows[rows["kind"] != RUNTIME]
+        made = rows["kind"] == RUNTIME
+        calls, new = those(rows, made), those(rows, ~made)
         batch = _Batch.of(np.concatenate([self._carry, new]) if len(self._carry) else new, self._names.texts)
         row_of = self._append_ops(batch)
         if len(calls):
@@ -125,7 +126,7 @@ class Linking:
         children = np.bincount(above[new & (above >= 0)], minlength=len(ops))
 
         rows = np.zeros(int(new.sum()), OPS)
-        given = batch.rows[new]
+        given = those(batch.rows, new)
         for field in ("name", "thread", "start", "external", "process"):
             rows[field] = given[field]
         rows["duration"] = given["end"] - given["start"]
@@ -206,7 +207,7 @@ class Linking:
             if self._stages.ownerless:  # device records do not say whose they are: ids alone tie them to calls
                 launches["process"] = ABSENT
             launches["row"] = row + np.arange(len(rows))
-            self._stages.launches.add(launches[launches["number"] >= 0])
+            self._stages.launches.add(those(launches, launches["number"] >= 0))
             row += len(rows)
 
     def _write_ops(self, rows: Rows) -> None:

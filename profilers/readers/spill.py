@@ -31,6 +31,11 @@ def sort_order(rows: Rows, keys: Sequence[Key]) -> NDArray[np.int64]:
     return np.lexsort(columns[::-1])
 
 
+def those(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
+    """The rows of a mask. `take` copies a row at once, where an index in brackets copies field by field."""
+    return rows.take(np.flatnonzero(mask))
+
+
 class Sorter:
     """Takes rows in any order and gives them back sorted by ``keys`` (signed whole numbers), in batches.
 
@@ -56,7 +61,7 @@ class Sorter:
     def _sorted_waiting(self) -> Rows:
         rows = np.concatenate(self._waiting) if self._waiting else np.empty(0, self._dtype)
         self._waiting, self._held = [], 0
-        return rows[sort_order(rows, self._keys[:-1])]
+        return rows.take(sort_order(rows, self._keys[:-1]))
 
     def _spill(self) -> None:
         rows = self._sorted_waiting()
@@ -89,7 +94,7 @@ class Sorter:
                     yield parts[0]
                 else:
                     batch = np.concatenate(parts)
-                    yield batch[sort_order(batch, self._keys[:-1])]
+                    yield batch.take(sort_order(batch, self._keys[:-1]))
 
     def _bound(self, runs: list[_Run]) -> tuple[int, ...]:
         """The least of the runs' last keys: up to it, everything that there is has been read."""

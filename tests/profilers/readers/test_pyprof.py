@@ -272,7 +272,7 @@ def test_damage_is_never_a_crash(data):
         path = Path(name) / "file"
         path.write_bytes(content)
         source, sink = Source(path, "file"), Sink("file", Path(name))
-        if READER.recognizes(Head(source, source.head())):
-            with contextlib.suppress(WcbenchError):
+        with contextlib.suppress(WcbenchError):
+            if READER.recognizes(Head(source, source.head())):
                 READER.read(source, sink)
                 sink.finish()
