@@ -415,7 +415,9 @@ def test_any_damage_ends_in_rows_or_an_error_of_ours(
     path.write_bytes(data[: len(data) - cut])
     source = Source(path, "f")
     reader = NsysSqlite()
-    if reader.recognizes(Head(source, source.head())):
+    with contextlib.suppress(WcbenchError):  # the head alone may be that of a compressed file
+        if not reader.recognizes(Head(source, source.head())):
+            return
         sink = Sink("f", folder)
         try:
             reader.read(source, sink)

@@ -225,7 +225,9 @@ def test_any_damage_ends_in_rows_or_an_error_of_ours(
     path = folder / "f"
     path.write_bytes(data[:cut] if cut < len(data) else data)
     source = Source(path, "f")
-    if NsysStats().recognizes(Head(source, source.head())):
+    with contextlib.suppress(WcbenchError):  # the head alone may be that of a compressed file
+        if not NsysStats().recognizes(Head(source, source.head())):
+            return
         sink = Sink("f", folder)
         with contextlib.suppress(WcbenchError):
             NsysStats().read(source, sink)

@@ -384,8 +384,8 @@ def read_or_refuse(reader: Reader, content: bytes, folder: Path) -> None:
     path = folder / "file"
     path.write_bytes(content)
     source, sink = Source(path, "file"), Sink("file", folder)
-    reader.recognizes(Head(source, source.head()))
     try:
+        reader.recognizes(Head(source, source.head()))
         reader.read(source, sink)
         sink.finish()
     except WcbenchError:
