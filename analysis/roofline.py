@@ -189,11 +189,12 @@ def profile_roofline(
     on : id of a device in devices.toml (UnknownNameError for another); None takes the GPU that the record was made on.
     traffic : pairs of cache capacity and bytes that still move, from the inter-operator reuse model.
     """
+    named = None if on is None else devices.device(on)  # an unknown one is told, be it needed or not
     if "operators" not in profile.manifest.tables:
         return None, "no roofline: the record has no operator stream"
     chosen: Device | str | None
-    if on is not None:
-        chosen, size, units = devices.device(on), None, None
+    if named is not None:
+        chosen, size, units = named, None, None
     else:
         gpus = profile.manifest.machine.get("gpus") or [{}]
         chosen, size, units = gpus[0].get("name"), gpus[0].get("memory_bytes"), None

@@ -690,7 +690,7 @@ def test_a_damaged_record_is_told_in_two_lines(cli: Cli, tmp_path: Path) -> None
     ended = cli("show", "run")
     assert ended.code == 1
     assert ended.err.startswith("wcbench: run/steps.parquet cannot be read: ")
-    assert ended.err.splitlines()[-1] == "The record is damaged; profile again."
+    assert ended.err.splitlines()[-1] == "The record is damaged; profile or import again."
     (tmp_path / "run" / "manifest.json").write_text("{", encoding="utf-8")
     assert "run/manifest.json is not valid JSON" in cli("show", "run").err
 

@@ -653,7 +653,7 @@ def _truncate(file: Path) -> None:
     [
         (_truncate, "cannot be read: "),
         (lambda file: file.write_bytes(b""), "cannot be read: "),
-        (lambda file: file.unlink(), "cannot be read: "),
+        (lambda file: file.unlink(), "cannot be read: it is not there"),
         (lambda file: pq.write_table(pa.table({"pass": ["timing"]}), file), "is not the table steps: .*rank"),
         (
             lambda file: pq.write_table(steps(5).set_column(5, "duration_ns", pa.array(["soon"])), file),
@@ -674,7 +674,7 @@ def test_a_damaged_table_is_named_by_its_file(
     asked = () if read is Profile.arrow else (["pass", "rank", "duration_ns"],)
     with pytest.raises(RecordError, match=f"steps.parquet {message}") as caught:
         list(read(loaded, "steps", *asked))
-    assert caught.value.hint == "The record is damaged; profile again."
+    assert caught.value.hint == "The record is damaged; profile or import again."
 
 
 def test_a_table_in_batches_is_the_table(full: Profile, tmp_path: Path) -> None:

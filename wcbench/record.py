@@ -280,7 +280,7 @@ class Profile:
             with lean_memory():
                 table = pq.read_table(file, columns=known, page_checksum_verification=True)
         except (OSError, pa.ArrowException) as error:
-            raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
+            raise RecordError(f"{file} cannot be read: {_why(error, file)}.", DAMAGED) from error
         whole = self._checked(name, table, schema)
         self._check_rows(name, whole.num_rows)
         return whole
@@ -317,7 +317,7 @@ class Profile:
                         rows = opened.read_row_group(number, columns=known)
                     yield rows
         except (OSError, pa.ArrowException) as error:
-            raise RecordError(f"{file} cannot be read: {error}.", DAMAGED) from error
+            raise RecordError(f"{file} cannot be read: {_why(error, file)}.", DAMAGED) from error
 
     def save(self, folder: Path, *, force: bool = False) -> Profile:
         """Write the record to ``folder`` in one piece and return it as loaded from there.
@@ -478,6 +478,11 @@ def _is_record(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(data, dict) and {"schema_version", "wcbench", "passes"} <= data.keys()
+
+
+def _why(error: Exception, file: object) -> str:
+    """An error's words; Arrow says of a file that is not there its name alone."""
+    return "it is not there" if isinstance(error, FileNotFoundError) or str(error) == str(file) else str(error)
 
 
 def _schema(name: str, columns: Sequence[str] | None) -> pa.Schema:

@@ -11,7 +11,7 @@ from wcbench.schema import SCHEMA_VERSION
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DAMAGED = "The record is damaged; profile again."
+DAMAGED = "The record is damaged; profile or import again."
 
 
 @dataclass(frozen=True)

@@ -416,3 +416,9 @@ def test_a_note_is_a_note(made: Any) -> None:
     """An import that gave notes alone is a record too."""
     profile = made.record({}, {}, [Note("file", "It holds a benchmark's peaks.")])
     assert summary(profile)["notes"][0]["text"] == "It holds a benchmark's peaks."
+
+
+def test_an_unknown_device_is_told_even_where_there_is_nothing_for_a_roofline(made: Any) -> None:
+    profile = timeline(made, two_steps(made), steps=steps(made, 200, 200))
+    with pytest.raises(UnknownNameError, match="nosuch"):
+        summary(profile, on="nosuch")
