@@ -43,7 +43,7 @@ def _drift(profile: Profile) -> list[tuple[str, str]]:
         factor = bare / timing.median_ns
         if not 1 / DRIFT < factor < DRIFT:
             here, there = bare / 1e6, timing.median_ns / 1e6
-            text = f"Steps without the instrument took {here:.3g} ms here and {there:.3g} ms in timing"
+            text = f"Steps without the instrument took {here:.3g} ms in {name} and {there:.3g} ms in timing"
             found.append((name, f"{text}: the machine's speed changed between the passes."))
     return found
 

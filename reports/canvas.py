@@ -8,6 +8,7 @@ readable letters there. Names never pass through mathtext, or a `$` in a kernel'
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +25,8 @@ from matplotlib.transforms import ScaledTranslation
 from wcbench.reports import format as fmt
 from wcbench.reports.palette import EDGE, GRID, INK, MUTED
 
+LEAST = 8
+"""Characters of a name that are shown however little room there is."""
 WIDE = 720
 NARROW = 343
 """Widths in CSS pixels: a desktop's column, and a phone of 375 px less its margins."""
@@ -109,8 +112,7 @@ def legend_rows(keys: Sequence[Key], width: int) -> list[list[tuple[float, Key]]
     """For each line that fits, its entries with their distance from the left."""
     lines: list[list[tuple[float, Key]]] = []
     left = float(width)
-    for key in keys:
-        text = fit(key.text, width - 20)
+    for key, text in zip(keys, fits([key.text for key in keys], width - 20), strict=True):
         wide = text_width(text) + (42 if key.mark == "curve" else 30)
         if left + wide > width + 10:
             lines.append([])
@@ -183,7 +185,8 @@ def _columns(listed: Sequence[tuple[str, str]], width: float) -> list[list[tuple
     if not listed:
         return []
     indent = max(text_width(sign) for sign, _ in listed) + 8
-    texts = [(sign, fit(name, width - indent)) for sign, name in listed]
+    names = fits([name for _, name in listed], width - indent)
+    texts = [(sign, name) for (sign, _), name in zip(listed, names, strict=True)]
     widest = indent + max(text_width(text) for _, text in texts) + 18
     count = max(1, min(len(texts), int((width + 18) // widest)))
     rows = -(-len(texts) // count)
@@ -228,24 +231,24 @@ def trimmed(text: str) -> str:
 
 
 def fits(names: Sequence[str], room: float) -> list[str]:
-    """Each name as `fit` shortens it; different ones that would look alike show where they differ."""
-    found = [fit(name, room) for name in names]
-    if len(set(found)) == len(set(names)):
-        return found
-    width = max(map(len, found))
-    while width > 24:
-        told = fmt.apart(names, width)
-        if max(map(text_width, told)) <= room:
-            return told
-        width -= 2
-    return found
+    """Each name as `fit` shortens it; different ones that would look alike are told apart (`format.apart`)."""
+    found = {name: fit(name, room) for name in names}
+    seen = Counter(found.values())
+    alike = [name for name, text in found.items() if seen[text] > 1]
+    width = max((len(found[name]) for name in alike), default=0)
+    told = fmt.apart(alike, width)
+    while width > LEAST and max(map(text_width, told), default=0) > room:
+        width -= 1
+        told = fmt.apart(alike, width)
+    found |= zip(alike, told, strict=True)
+    return [found[name] for name in names]
 
 
 def fit(name: str, room: float) -> str:
     """The name, shortened in its middle until it takes no more than ``room`` pixels."""
-    width = max(8, int(room / 4))
+    width = max(LEAST, int(room / 4))
     text = fmt.shorten(name, width)
-    while width > 8 and text_width(text) > room:
+    while width > LEAST and text_width(text) > room:
         width = min(width - 1, int(width * room / text_width(text)))
-        text = fmt.shorten(name, max(8, width))
+        text = fmt.shorten(name, max(LEAST, width))
     return text

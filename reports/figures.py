@@ -181,7 +181,7 @@ def _dots(axes: Any, points: Sequence[StepPoint], factor: float, face: str) -> N
 
 def _steps_key(axes: Any, data: StepTimes) -> None:
     dropped = any(point.role != MEASURED for point in data.points)
-    words = ["● measured", "○ △ dropped" if dropped else "", "━ median", "▒ quartiles"]
+    words = ["● measured", "○ △ dropped" if dropped else "", "━ median", "▒ quartiles" if data.q1 is not None else ""]
     text = "  ".join(word for word in words if word)
     write(axes, 0, 1, text, transform=axes.transAxes, va="bottom", offset=(-56, 34), color=MUTED)
 

@@ -13,7 +13,6 @@ import shlex
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, Literal
 
 Kind = Literal[
@@ -27,6 +26,8 @@ ABSENT = "n/a"
 NUMBER_UNIT = re.compile(r"(?<=\d) (?=(?:[kMGTPE]?(?:FLOP|MAC)|[mµn]?s|[KMGT]iB|[kMG]|%|J|W)(?![\w/]))")
 """The blank between a number and its unit, at which no line may end."""
 DIGITS = 3
+PLACES = 5
+"""Decimal places of a cell at most, where the largest value of its column has a unit that other columns chose."""
 NAME_LIMIT = 600
 """Characters of a name that a table shows; a template-heavy CUDA kernel name has 200 to 500."""
 
@@ -157,13 +158,19 @@ def quartiles_ms(value: Spread) -> str:
 def _spread_texts(value: Spread) -> tuple[str, str, str, str] | None:
     if value.median is None or absent(value.median):
         return None
-    unit, factor = _time_unit(abs(value.median) * 1e-3)
-    median = value.median * 1e-3 / factor
-    q1, q3 = (None if x is None or absent(x) else x * 1e-3 / factor for x in (value.q1, value.q3))
+    unit, (median, q1, q3) = _scaled_spread(value)
     places = _places(median, q1, q3)
     texts = (ABSENT if x is None else f"{round(x, places):,.{max(0, places)}f}" for x in (median, q1, q3))
     first, second, third = texts
     return first, second, third, unit
+
+
+def _scaled_spread(value: Spread) -> tuple[str, tuple[float, float | None, float | None]]:
+    """The unit that suits the median, and all three in it."""
+    known = value.median or 0.0
+    unit, factor = _time_unit(abs(known) * 1e-3)
+    q1, q3 = (None if x is None or absent(x) else x * 1e-3 / factor for x in (value.q1, value.q3))
+    return unit, (known * 1e-3 / factor, q1, q3)
 
 
 def _places(median: float, q1: float | None, q3: float | None) -> int:
@@ -175,13 +182,19 @@ def _places(median: float, q1: float | None, q3: float | None) -> int:
     return min(places, max(two, -math.floor(math.log10(q3 - q1))))
 
 
-def rate(value: float, time: Spread) -> str:
+def rate(value: float | None, time: Spread) -> str:
     """What is counted a second, with no more digits than the step time has that it is made of."""
-    texts = _spread_texts(time)
-    if texts is None or not value:
-        return number(value)
-    digits = max(2, min(DIGITS, len(texts[0].replace(",", "").replace(".", "").lstrip("0").rstrip("0"))))
-    return number(float(f"{value:.{digits - 1}e}"))
+    digits = _spread_digits(time)
+    return number(value if absent(value) else float(f"{value:.{digits - 1}e}"), digits)
+
+
+def _spread_digits(value: Spread) -> int:
+    """Significant digits with which `spread_ms` shows a median: those of 720 ms may be two, or three."""
+    if value.median is None or absent(value.median) or not value.median:
+        return DIGITS
+    _, (median, q1, q3) = _scaled_spread(value)
+    places = _places(median, q1, q3)
+    return max(2, min(DIGITS, math.floor(math.log10(abs(round(median, places) or median))) + 1 + places))
 
 
 def plain(value: Any) -> str:
@@ -237,13 +250,17 @@ class ColumnText:
 
 
 def column(values: Sequence[Any], kind: Kind, unit: str = "", beside: Sequence[Any] = ()) -> ColumnText:
-    """The cells of a column in the unit that suits the largest of them, and of what stands ``beside`` it."""
+    """The cells of a column in the unit that suits the largest of them, and of what stands ``beside`` it.
+
+    The unit is shared with what stands beside, the decimal places are the column's own: 0.307 ms beside 42.1 ms.
+    """
     known = [abs(value) for value in (*values, *beside) if not absent(value)] if kind in _SCALES else []
     if kind == "share":
         return ColumnText("%", tuple(ABSENT if absent(value) else _percent(value) for value in values))
     if kind in _SCALES:
         name, factor = _SCALES[kind](max(known, default=0.0), unit)
-        places = decimals(max(known, default=0.0) / factor)
+        own = max((abs(value) for value in values if not absent(value)), default=0.0)
+        places = min(decimals((own or max(known, default=0.0)) / factor), PLACES)
         return ColumnText(name, tuple(_cell(value, factor, places) for value in values))
     return ColumnText(unit, tuple(show(value, kind) for value in values))
 
@@ -338,36 +355,51 @@ def shorten(name: str, width: int) -> str:
 
 
 def apart(names: Sequence[str], width: int) -> list[str]:
-    """Names shortened so that different ones look different: those that are alike at both ends show the place where
-    they differ, too.
+    """Names of one column, axis or legend, shortened so that different ones look different: those that are alike at
+    both ends show the place where they differ, too, and a number where even that does not tell them apart.
 
     >>> apart(["kernel_of_a_long_name<add, std::array<char*>>", "kernel_of_a_long_name<mul, std::array<char*>>"], 21)
     ['kerne…e<add, st…ar*>>', 'kerne…e<mul, st…ar*>>']
     """
-    whole = [visible(name[:NAME_LIMIT]) if len(name) > NAME_LIMIT else visible(name) for name in names]
-    found = [shorten(name, width) for name in whole]
-    alike: dict[str, set[str]] = {}
-    for text, name in zip(found, whole, strict=True):
-        alike.setdefault(text, set()).add(name)
-    for text, group in alike.items():
-        if len(group) > 1 and "…" in text:
-            first, last = min(group), max(group)
-            place = next(i for i, (a, b) in enumerate(zip_longest(first, last)) if a != b)
-            found = [
-                _around(name, place, width) if old == text else old for old, name in zip(found, whole, strict=True)
-            ]
-    return found
+    found = {name: shorten(name, width) for name in names}
+    tried: set[frozenset[str]] = set()
+    while groups := [group for group in _alike(found) if group not in tried]:
+        for group in groups:  # of three that are alike, two may still be when the third is told apart
+            tried.add(group)
+            found |= {name: _around(name, _common(group), width) for name in group if len(visible(name)) > width}
+    shown: set[str] = set()
+    for name, text in found.items():
+        number = 1
+        while found[name] in shown:
+            number += 1
+            found[name] = shorten(text, width - len(f" ({number})")) + f" ({number})"
+        shown.add(found[name])
+    return [found[name] for name in names]
+
+
+def _alike(found: Mapping[str, str]) -> list[frozenset[str]]:
+    """Groups of names of which one text is shown."""
+    groups: dict[str, set[str]] = {}
+    for name, text in found.items():
+        groups.setdefault(text, set()).add(name)
+    return [frozenset(group) for group in groups.values() if len(group) > 1]
+
+
+def _common(group: frozenset[str]) -> int:
+    """How many characters names have in common before they differ."""
+    first, last = min(group), max(group)  # in the order of letters the others are between them
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
 
 
 def _around(name: str, place: int, width: int) -> str:
     """Head, what stands about a place, and tail."""
-    ends = width // 4
+    ends = max(1, width // 4)
     middle = width - 2 * ends - 2
     start = max(ends, min(place - 2, len(name) - ends - middle))
-    head, tail = name[:ends], name[len(name) - ends :]
+    head, tail = visible(name[:ends])[:ends], visible(name[len(name) - ends :])[-ends:]
     if start == ends:
-        return f"{name[: ends + middle + 1]}…{tail}"
-    return f"{head}…{name[start : start + middle]}…{tail}"
+        return f"{visible(name[: ends + middle + 1])[: ends + middle + 1]}…{tail}"
+    return f"{head}…{visible(name[start : start + middle])[:middle]}…{tail}"
 
 
 def command(words: Any) -> str:

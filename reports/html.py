@@ -28,6 +28,8 @@ LABEL = 300
 LONG_NAME = 120
 """Longer names stand shortened in a table, and whole (up to `format.NAME_LIMIT`) in what opens below them."""
 
+_NUMBER = re.compile(r"(?<=.) \(\d+\)$")
+"""What `format.apart` puts behind names that it cannot tell apart otherwise."""
 _SVG_TEXT = re.compile(r"(<text\b[^>]*>)([^<]*…[^<]*)(</text>)")
 
 
@@ -175,7 +177,7 @@ def _titled(svg: str, names: list[str]) -> tuple[str, set[str]]:
 
     def titled(match: re.Match[str]) -> str:
         opening, shown, closing = match.groups()
-        parts = html.unescape(shown).strip().split("…")
+        parts = _NUMBER.sub("", html.unescape(shown).strip()).split("…")
         meant = [name for name in names if _shortens(parts, name)]
         found.update(meant)
         whole = "\n".join(_limited(name, fmt.NAME_LIMIT) for name in meant[:3])

@@ -19,7 +19,7 @@ from wcbench.reports.sections._common import (
     step_hint,
     task_name,
 )
-from wcbench.reports.sections.hotspots import noun
+from wcbench.reports.sections.hotspots import counted, noun
 
 EXACT_BELOW = 1_000_000
 """Parameter counts are written out below this, with a prefix from it on."""
@@ -64,7 +64,8 @@ def _hotspots(summary: Summary) -> str:
     listed = rows(spots.get("rows"))
     if not listed:
         return f"No {noun(spots)} was recorded."
-    leader, top = _leader(summary, str(spots.get("of") or "time")), _top(listed, noun(spots))
+    leader = _leader(summary, str(spots.get("of") or "time"))
+    top = _top(listed, noun(spots), counted(spots, len(listed)))
     if leader and top:
         return f"{leader}; {top}."
     return f"{leader or top[:1].upper() + top[1:] or f'Its {noun(spots)}s have no share of the time'}."
@@ -82,7 +83,7 @@ def _leader(summary: Summary, of: str) -> str:
     return f"{amount} of the {of} goes to {name} ({fmt.share(value)})"
 
 
-def _top(listed: Any, word: str) -> str:
+def _top(listed: Any, word: str, of: str) -> str:
     if len(listed) == 1:
         return f"it is all in one {word}"
     top = min(3, len(listed) - 1)
@@ -90,7 +91,7 @@ def _top(listed: Any, word: str) -> str:
     if together is None:
         return ""
     verb, subject = ("makes", "longest") if top == 1 else ("make", f"top {top}")
-    return f"the {subject} of {fmt.plural(len(listed), word)} {verb} up {fmt.share(together)}"
+    return f"the {subject} of {of} {verb} up {fmt.share(together)}"
 
 
 def _size(summary: Summary) -> str:

@@ -30,7 +30,7 @@ from wcbench.reports.sections._common import (
     step_hint,
     task_name,
 )
-from wcbench.reports.sections.hotspots import noun
+from wcbench.reports.sections.hotspots import counted, noun
 from wcbench.reports.sections.overview import device_name
 
 if TYPE_CHECKING:
@@ -135,9 +135,10 @@ def _text_hotspots(summary: Summary) -> Iterator[str]:
     listed = rows(part.get("rows"))
     if not listed:
         return
-    yield f"  hotspots   share of {fmt.prose(part.get('of') or 'time')}, {fmt.plural(len(listed), noun(part))} in all"
-    for row in listed[:TEXT_HOTSPOTS]:
-        yield f"    {fmt.share(row.get('time_share')):>7}  {fmt.shorten(str(row.get('name')), NAME_WIDTH)}"
+    yield f"  hotspots   share of {fmt.prose(part.get('of') or 'time')}, {counted(part, len(listed))} in all"
+    first = listed[:TEXT_HOTSPOTS]
+    for row, name in zip(first, fmt.apart([str(row.get("name")) for row in first], NAME_WIDTH), strict=True):
+        yield f"    {fmt.share(row.get('time_share')):>7}  {name}"
 
 
 def profile_html(profile: Profile) -> str:
@@ -147,7 +148,9 @@ def profile_html(profile: Profile) -> str:
     summary = profile.view("summary")
     part = mapping(summary.get("hotspots"))
     listed = rows(part.get("rows"))
-    times = fmt.column([row.get("time_ns") for row in listed[:HTML_HOTSPOTS]], "time_ns")
+    first = listed[:HTML_HOTSPOTS]
+    names = fmt.apart([str(row.get("name")) for row in first], NAME_WIDTH)
+    times = fmt.column([row.get("time_ns") for row in first], "time_ns")
     return (
         environment()
         .get_template("fragment.html")
@@ -157,7 +160,7 @@ def profile_html(profile: Profile) -> str:
             of=str(part.get("of") or "time"),
             noun=noun(part),
             time_unit=times.unit,
-            hotspots=[_html_hotspot(row, time) for row, time in zip(listed, times.cells, strict=False)],
+            hotspots=[_html_hotspot(*cells) for cells in zip(first, names, times.cells, strict=True)],
             hidden=max(0, len(listed) - HTML_HOTSPOTS),
             categories=_html_categories(summary),
             notes=len(list(note_lines(summary))),
@@ -165,9 +168,9 @@ def profile_html(profile: Profile) -> str:
     )
 
 
-def _html_hotspot(row: Mapping[str, Any], time: str) -> dict[str, str]:
+def _html_hotspot(row: Mapping[str, Any], name: str, time: str) -> dict[str, str]:
     return {
-        "name": fmt.shorten(str(row.get("name")), NAME_WIDTH),
+        "name": name,
         "color": category_color(str(row.get("category"))),
         "category": fmt.shorten(str(row.get("category") or fmt.ABSENT), 30),
         "time": time,
@@ -181,10 +184,10 @@ def _html_categories(summary: Summary) -> list[dict[str, str]]:
     found = [(name, value) for name, value in descending(part.get("full") if part else None) if value > 0]
     return [
         {
-            "name": fmt.shorten(name, 30),
+            "name": short,
             "share": fmt.share(value),
             "width": f"{min(100 * value, 100):.3f}%",
             "color": category_color(name),
         }
-        for name, value in found
+        for (name, value), short in zip(found, fmt.apart([name for name, _ in found], 30), strict=True)
     ]

@@ -84,11 +84,20 @@ def paper_columns(table: Table) -> tuple[PaperColumn, ...]:
         PaperColumn(
             line(bounded(column.title, LABEL_LIMIT)),
             printable(text.unit),
-            tuple(cell(one) for one in text.cells),
+            _cells(column, text.cells),
             column,
         )
         for column, text in zip(table.columns, table.texts(table.shown), strict=True)
     )
+
+
+def _cells(column: Column, texts: Sequence[str]) -> tuple[str, ...]:
+    """A column's cells; names that differ only beyond the limit show where."""
+    found = {text: cell(text) for text in texts}
+    if column.kind == "name" and len(set(found.values())) < len(found):
+        long = [text for text in found if len(text) > fmt.NAME_LIMIT]
+        found |= zip(long, (breakable(printable(one)) for one in fmt.apart(long, fmt.NAME_LIMIT)), strict=True)
+    return tuple(found[text] for text in texts)
 
 
 def cell(text: str) -> str:

@@ -14,6 +14,7 @@ from wcbench.reports.canvas import (
     TIGHT,
     canvas,
     fit,
+    fits,
     panel_axes,
     text_width,
     write,
@@ -54,11 +55,10 @@ def left_of(scale: Scale) -> int:
 
 
 def short(names: Sequence[str], pixels: float) -> list[str]:
-    """Names that fit and differ: those that look alike when shortened are numbered."""
+    """Names that fit and differ; of one name that stands there more than once, all but the first are numbered."""
     seen: dict[str, int] = {}
     found = []
-    for name in names:
-        text = fit(name, pixels)
+    for name, text in zip(names, fits(names, pixels), strict=True):
         seen[text] = count = seen.get(text, 0) + 1
         found.append(text if count == 1 else f"{fit(name, pixels - 26)} ({count})")
     return found

@@ -203,6 +203,12 @@ def step_fact(part: Mapping[str, Any], *, foreign: bool = False) -> Fact:
     return Fact("Step time, median", spread(part), "spread_ms", hint=", ".join(word for word in words if word))
 
 
+def throughput_fact(part: Mapping[str, Any]) -> Fact:
+    """Samples a second, with no more digits than the step time beside it."""
+    rate = part.get("samples_per_s")
+    return Fact("Throughput", None if rate is None else f"{fmt.rate(rate, spread(part))} samples/s")
+
+
 HOST_MARKS = "by the host's marks"
 LONGER = 1.02
 """Device over host time of a step from which the difference is worth a word."""

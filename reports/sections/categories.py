@@ -25,7 +25,8 @@ def section(summary: Summary) -> Section | None:
     blocks: list[Block] = [
         Text(
             f"Shares of {of} by category. The paper's view has AIBench Training's eight categories and what falls "
-            f"outside them; the full view, by which summaries go, refines it.{_folded(part)} {measured(part)}"
+            f"outside them.{_folded(part)} The full view refines it; the sentences at the head of a report speak of "
+            f"the full view. {measured(part)}"
         ),
         Facts(_facts(part)),
     ]
@@ -40,13 +41,17 @@ def section(summary: Summary) -> Section | None:
 
 def _folded(part: Mapping[str, Any]) -> str:
     """Which of the full categories with time the paper's view counts under another name."""
-    there = [name for name, share in mapping(part.get("full")).items() if share and name in kernels.FULL]
+    there = [name for name, share in descending(part.get("full")) if share and name in kernels.FULL]
     inside: dict[str, list[str]] = {}
     for name in there:
         if kernels.FULL[name] in kernels.PAPER and kernels.FULL[name] != name:
             inside.setdefault(kernels.FULL[name], []).append(name)
-    told = "; ".join(f"{' and '.join(names)} in {paper}" for paper, names in inside.items())
-    return f" The paper's view counts {told}." if told else ""
+    told = "; ".join(f"{_and(names)} in {paper}" for paper, names in inside.items())
+    return f" The paper's view folds others into its eight: {told}." if told else ""
+
+
+def _and(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
 
 
 def _facts(part: Mapping[str, Any]) -> tuple[Fact, ...]:
@@ -72,7 +77,7 @@ def _figure(part: Mapping[str, Any], of: str) -> Figure:
     )
     return Figure(
         "categories-figure",
-        f"Share of {of} by category in both views; a category has the same colour wherever it appears.",
+        f"Share of {of} by category in both views; a category has the same colour wherever it appears.{_folded(part)}",
         f"Horizontal bars, share of {of}. {said}",
         Bars(f"share of {of} (%)", panels),
     )
@@ -96,6 +101,6 @@ def _phases(part: Mapping[str, Any], of: str) -> Table:
 
 
 def _unknown(part: Mapping[str, Any]) -> Text:
-    names = [fmt.shorten(str(name), 80) for name in part["unknown_names"]]
+    names = fmt.apart([str(name) for name in part["unknown_names"]], 80)
     more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return Text(f"Names that no rule matched: {', '.join(names[:NAMES_SHOWN])}{more}.")

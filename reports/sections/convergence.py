@@ -40,12 +40,12 @@ _GROUP_COLUMNS = (
     Column("runs", "count", keep=True),
     Column("reached", "count"),
     Column("aborted", "count"),
-    Column("time to train", "time_s", keep=True),
+    Column("time to train", "time_s", keep=True, group="time"),
     Column("time cv", "share", keep=True),
     Column("to quality", "number", keep=True),
     Column("of", keep=True),
     Column("cv", "share", keep=True),
-    Column("olympic mean", "time_s", keep=True),
+    Column("olympic mean", "time_s", keep=True, group="time"),
 )
 
 

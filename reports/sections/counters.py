@@ -65,6 +65,6 @@ def _figure(name: str, figure: Any) -> tuple[Any, ...]:
 
 
 def _unknown(names: Any) -> Text:
-    shown = [fmt.shorten(str(name), 80) for name in names]
+    shown = fmt.apart([str(name) for name in names], 80)
     more = f", and {len(shown) - NAMES_SHOWN} more" if len(shown) > NAMES_SHOWN else ""
     return Text(f"Metrics under the file's own names: {', '.join(shown[:NAMES_SHOWN])}{more}.")

@@ -19,6 +19,8 @@ from wcbench.reports.sections._common import (
     show_command,
 )
 
+COPY = "memory copy"
+"""The category of the driver's copies and fills."""
 TOP = 15
 TABLE_ROWS = 30
 _BY_RANK = (
@@ -46,13 +48,19 @@ def noun(part: Mapping[str, Any]) -> str:
     return "kernel" if "kernel" in str(part.get("of")) else "operator"
 
 
+def counted(part: Mapping[str, Any], amount: int) -> str:
+    """``12 operators``, ``51 kernels``; a device's copies and fills are no kernels, and counted by their name too."""
+    copies = noun(part) == "kernel" and any(row.get("category") == COPY for row in rows(part.get("rows")))
+    return f"{fmt.count(amount)} kernels, copies and fills" if copies and amount > 1 else fmt.plural(amount, noun(part))
+
+
 def _intro(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]], whole: bool) -> str:
     of = str(part.get("of") or "time")
     if not spots:
         return f"No {noun(part)} was recorded. {measured(part)}"
     total = fmt.show(part.get("total_ns"), "time_ns")
     return (
-        f"{of.capitalize()} {per(part)}: {total} in {fmt.plural(len(spots), noun(part))}{_over(part)}. "
+        f"{of.capitalize()} {per(part)}: {total} in {counted(part, len(spots))}{_over(part)}. "
         f"{_basis(part, whole)}{_waiting(part)}{measured(part)}"
     )
 
@@ -121,12 +129,13 @@ def _figure(part: Mapping[str, Any], spots: Sequence[Mapping[str, Any]]) -> Figu
         if row.get("time_share") is not None
     )
     of = part.get("of") or "time"
-    listed = "; ".join(f"{fmt.shorten(bar.name, 60)} {fmt.share(bar.share)}" for bar in bars[:5])
+    names = fmt.apart([bar.name for bar in bars[:5]], 60)
+    listed = "; ".join(f"{name} {fmt.share(bar.share)}" for name, bar in zip(names, bars[:5], strict=True))
     together = bars[-1].cumulative if bars else None
     last = "" if together is None else f" Together the {len(bars)} make up {fmt.share(together)}."
     return Figure(
         "hotspots-figure",
-        f"The {len(bars)} longest of {fmt.plural(len(spots), noun(part))} by share of {of}; Σ is the running total.",
+        f"The {len(bars)} longest of {counted(part, len(spots))} by share of {of}; Σ is the running total.",
         f"Horizontal bars of the {len(bars)} longest of {len(spots)}, share of {of}: {listed}.{last}",
         Bars(f"share of {of} (%)", (BarPanel("", bars),), legend=True),
     )

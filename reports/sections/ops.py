@@ -14,9 +14,9 @@ _COLUMNS = (
     ("self_share", Column("self share", "share")),
     ("name", Column("operator", "name")),
     ("calls", Column("calls", "count")),
-    ("self_ns", Column("self", "time_ns")),
-    ("total_ns", Column("total", "time_ns")),
-    ("device_ns", Column("on devices", "time_ns")),
+    ("self_ns", Column("self", "time_ns", group="time")),
+    ("total_ns", Column("total", "time_ns", group="time")),
+    ("device_ns", Column("on devices", "time_ns", group="time")),
     ("category", Column("category")),
 )
 

@@ -24,6 +24,7 @@ from wcbench.reports.sections._common import (
     rows,
     run_pass,
     step_fact,
+    throughput_fact,
     timed_passes,
 )
 
@@ -91,7 +92,7 @@ def _results(summary: Summary) -> Iterator[Fact]:
         if imported(summary) and device_step(timing) is not None:
             yield Fact("Step on the device", device_step(timing), "time_ms", hint=DEVICE_STEP)
     if timing.get("samples_per_s") is not None or run_pass(summary, "timing"):
-        yield Fact("Throughput", timing.get("samples_per_s"), "number", "samples/s")
+        yield throughput_fact(timing)
     if complexity:
         hint = _where_counted(complexity)
         yield Fact("Parameters", complexity.get("params_total"), "si", hint=_where_counted(complexity, batch=False))

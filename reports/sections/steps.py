@@ -19,10 +19,13 @@ from wcbench.reports.sections._common import (
     show_command,
     spread,
     step_fact,
+    throughput_fact,
     timed_passes,
 )
 
 WARMUP = "warmup"
+UNTOLD = ("on the device", "quartile 1", "quartile 3")
+"""Columns that are left out of any record where no pass has a value."""
 DEVICE_STEP = "from the first start to the last end of a step's kernels"
 
 
@@ -43,7 +46,7 @@ def section(summary: Summary) -> Section | None:
 
 def _facts(summary: Summary, timing: Mapping[str, Any]) -> tuple[Fact, ...]:
     rest = (
-        Fact("Throughput", timing.get("samples_per_s"), "number", "samples/s"),
+        throughput_fact(timing),
         Fact("Loss, first measured step", timing.get("loss_first"), "number"),
         Fact("Loss, last measured step", timing.get("loss_last"), "number"),
     )
@@ -89,15 +92,14 @@ def _table(summary: Summary, timed: Mapping[str, Mapping[str, Any]]) -> Table:
     columns = (
         Column("pass"),
         Column("steps", "count"),
-        Column("median", "time_ms"),
-        Column("quartile 1", "time_ms"),
-        Column("quartile 3", "time_ms"),
-        Column("on the device", "time_ms"),
+        Column("median", "time_ms", group="time"),
+        Column("quartile 1", "time_ms", group="time"),
+        Column("quartile 3", "time_ms", group="time"),
+        Column("on the device", "time_ms", group="time"),
         Column("samples/s", "number"),
         Column("overhead", "number", "×"),
     )
-    fields = ("steps", "step_ms_median", "step_ms_q1", "step_ms_q3", "device_step_ms_median", "samples_per_s")
-    cells = tuple((name, *(part.get(field) for field in (*fields, "overhead"))) for name, part in timed.items())
+    cells = tuple((name, *_row(part)) for name, part in timed.items())
     caption = "Step times by pass; overhead = step with the instrument / step without it, both in that pass"
     if imported(summary):
         caption = "Step times by pass, by the host's marks; on the device: from first start to last end of the kernels"
@@ -105,8 +107,15 @@ def _table(summary: Summary, timed: Mapping[str, Mapping[str, Any]]) -> Table:
     told = [
         i
         for i, column in enumerate(columns)
-        if any(row[i] is not None for row in cells) or not (imported(summary) or column.title == "on the device")
+        if any(row[i] is not None for row in cells) or not (imported(summary) or column.title in UNTOLD)
     ]
     cells = tuple(tuple(row[i] for i in told) for row in cells)
     more = show_command(summary, "steps")
     return Table("steps-table", caption, tuple(columns[i] for i in told), cells, more=more)
+
+
+def _row(part: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Quartiles only where there are steps enough for them."""
+    times = spread(part)
+    rest = (part.get(field) for field in ("device_step_ms_median", "samples_per_s", "overhead"))
+    return part.get("steps"), times.median, times.q1, times.q3, *rest

@@ -14,10 +14,10 @@ _COLUMNS = (
     ("name", Column("name", "name")),
     ("calls", Column("calls", "count")),
     ("total_ns", Column("total", "time_ns")),
-    ("mean_ns", Column("mean", "time_ns")),
-    ("median_ns", Column("median", "time_ns")),
-    ("minimum_ns", Column("shortest", "time_ns")),
-    ("maximum_ns", Column("longest", "time_ns")),
+    ("mean_ns", Column("mean", "time_ns", group="one")),
+    ("median_ns", Column("median", "time_ns", group="one")),
+    ("minimum_ns", Column("shortest", "time_ns", group="one")),
+    ("maximum_ns", Column("longest", "time_ns", group="one")),
     ("device", Column("device")),
 )
 _TITLES = {"kernel": "Kernels", "runtime": "Calls of the device's runtime on the host", "range": "Ranges"}

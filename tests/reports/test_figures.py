@@ -14,7 +14,7 @@ import pytest
 from wcbench import kernels
 from wcbench.analysis.live import CLASSES
 from wcbench.reports import figures, palette
-from wcbench.reports.canvas import NARROW, WIDE, fit, text_width
+from wcbench.reports.canvas import NARROW, WIDE, Key, fit, fits, legend_rows, text_width
 from wcbench.reports.figure_data import (
     Bar,
     BarPanel,
@@ -227,3 +227,28 @@ def test_every_category_has_a_colour_of_its_own() -> None:
     assert palette.UNKNOWN not in colors.values()
     assert palette.category_color(kernels.UNKNOWN) == palette.UNKNOWN
     assert len(set(colors.values())) == len(set(names))
+
+
+@pytest.mark.parametrize("room", [60, 150, 285, 600])
+def test_names_that_are_alike_at_both_ends_fit_and_differ(room: float) -> None:
+    """Bars, axes and legends: two kernels are never drawn as one, whatever the room."""
+    names = [f"void at::native::{'k' * 60}<{one}>({'e' * 100})" for one in ("add", "mul", "div")]
+    shown = fits([*names, names[0]], room)
+    assert len(set(shown)) == 3
+    assert shown[3] == shown[0]
+    assert max(map(text_width, shown)) <= room
+    keys = legend_rows([Key(name, "black") for name in names], int(room) + 20)
+    assert len({key.text for line in keys for _, key in line}) == 3
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_no_two_bars_have_one_name(summary: dict[str, Any], width: int) -> None:
+    for row, one in zip(summary["hotspots"]["rows"], ("add", "mul", "div"), strict=False):
+        row["name"] = f"{'k' * 200}<{one}>{'e' * 200}"
+    shown = [text for text in texts(draw(figures_of(summary)["hotspots-figure"], width)) if "kkk" in text]
+    assert len(shown) == len(set(shown)) == 3
+
+
+def test_without_quartiles_the_key_does_not_name_them(summary: dict[str, Any]) -> None:
+    summary["passes"]["timing"]["steps"] = 3
+    assert not any("quartiles" in text for text in texts(draw(figures_of(summary)["steps-figure"])))

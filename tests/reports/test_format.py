@@ -79,6 +79,12 @@ def test_a_column_has_one_unit() -> None:
     assert fmt.column([None], "si", "J").cells == ("n/a",)
 
 
+def test_a_column_beside_others_takes_their_unit_and_its_own_digits() -> None:
+    assert fmt.column([307_000, 0], "time_ns", beside=[3_910_000]) == fmt.ColumnText("ms", ("0.307", "0"))
+    assert fmt.column([0], "time_ns", beside=[3_910_000]) == fmt.ColumnText("ms", ("0",))
+    assert fmt.column([2], "time_ns", beside=[3.9e9]) == fmt.ColumnText("s", ("<0.00001",))
+
+
 def test_absent_is_never_zero() -> None:
     kinds = get_args(fmt.Kind)
     assert {fmt.show(None, kind) for kind in kinds} == {"n/a"}
@@ -126,6 +132,9 @@ def test_a_rate_has_the_digits_of_its_time() -> None:
     assert fmt.rate(89.136, fmt.Spread(718.0, 717.8, 718.1)) == "89.1"
     assert fmt.rate(3264.9, fmt.Spread(20.0, 19.0, 21.0)) == "3,300"
     assert fmt.rate(89.136, fmt.Spread(None, None, None)) == "89.1"
+    assert fmt.rate(8.9136, fmt.Spread(718.0, 140.0, 736.0)) == "8.9"
+    assert fmt.rate(89.136, fmt.Spread(100.0, 99.99, 100.01)) == "89.1"  # 100 ms has three digits here
+    assert fmt.rate(None, fmt.Spread(100.0, None, None)) == "n/a"
 
 
 def test_names_that_are_alike_at_both_ends_show_where_they_differ() -> None:
@@ -140,3 +149,23 @@ def test_names_that_are_alike_at_both_ends_show_where_they_differ() -> None:
     assert first.startswith("void at::native")
     assert first.endswith("[lambda(int)]")
     assert fmt.apart([names[0], names[0]], 60) == [fmt.shorten(names[0], 60)] * 2  # one kernel twice
+
+
+def test_more_than_two_names_that_are_alike() -> None:
+    """The first differ early, the other two late: one window cannot show both."""
+    names = ["a" * 50 + "x" + "b" * 150, "a" * 50 + "y" + "b" * 50 + "1" + "b" * 99, "a" * 50 + "y" + "b" * 150]
+    shown = fmt.apart(names, 40)
+    assert len(set(shown)) == 3
+    assert "x" in shown[0]
+    assert "1" in shown[1]
+    assert max(map(len, shown)) <= 40
+    late = ["a" * 5000 + one + "b" * 5000 for one in "xy"]
+    assert [one in text for one, text in zip("xy", fmt.apart(late, 40), strict=True)] == [True, True]
+
+
+def test_what_cannot_be_told_apart_is_numbered() -> None:
+    hidden = ["k" * 20 + "\x00" * 20 + one + "\x00" * 20 + "e" * 20 for one in "xyz"]  # spelled out, x has no room
+    shown = fmt.apart(hidden, 12)
+    assert len(set(shown)) == 3
+    assert [text[-4:] for text in shown[1:]] == [" (2)", " (3)"]
+    assert max(map(len, shown)) <= 12

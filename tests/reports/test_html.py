@@ -246,6 +246,17 @@ def test_a_long_name_stands_whole_in_what_opens_below_it() -> None:
     assert (second.find("details"), second.find("bdi").text) == (None, "short")
 
 
+def test_long_names_that_are_alike_at_both_ends_look_different_in_a_table_and_keep_their_tooltips() -> None:
+    names = [f"{'k' * 150}<{one}>{'e' * 150}" for one in ("add", "mul", "div")]
+    table = Table("t", "Caption", (Column("kernel", "name"),), tuple((name,) for name in names))
+    shown = ["".join(cell.find("details/summary").itertext()) for cell in page_with(table).findall(".//td")]
+    assert [one in text for one, text in zip(("add", "mul", "div"), shown, strict=True)] == [True] * 3
+    assert {len(text) for text in shown} == {120}
+    data = Bars("share", (BarPanel("", tuple(Bar(name, "GEMM", 0.3) for name in names)),))
+    figure = page_with(Figure("f", "Caption.", "What it shows.", data)).find(".//figure")
+    assert [node.text for node in figure.iter() if str(node.tag).endswith("title")] == names * 2
+
+
 def test_a_figure_says_in_words_what_it_shows_and_gives_whole_names() -> None:
     long = "void at::native::" + "reduce_kernel<" * 12 + "&last"
     data = Bars("share", (BarPanel("", (Bar(long, "GEMM", 0.75), Bar("short", "GEMM", 0.25))),))

@@ -29,7 +29,8 @@ def test_the_sentences(foreign: dict[str, Any]) -> None:
         "A step takes 12 ms by the host's marks (quartiles 12 to 13 ms, 2 steps on each of 2 ranks); the steps hold "
         "40.0 % of the kernel time.",
         "1 of 2 checks of plausibility failed (launches without work: 3 of 100 launches have no device record).",
-        "The largest part of the kernel time goes to convolution (41.2 %); the top 3 of 16 kernels make up 53.8 %.",
+        "The largest part of the kernel time goes to convolution (41.2 %); the top 3 of 16 kernels, copies and "
+        "fills make up 53.8 %.",
         "Import: 3 pieces of the files are missing, damaged or not readable, 2 pieces were damaged and mended (section "
         "Left out).",
     )
@@ -58,7 +59,7 @@ def test_a_trace_without_steps_says_so(foreign: dict[str, Any]) -> None:
     foreign["passes"]["timeline"]["step_ms_median"] = None
     assert lead(foreign)[1] == "It marks no steps, so that the whole trace counts as one."
     section = profile_report(foreign).section("hotspots")
-    assert "of the whole trace: 8.00 ms in 16 kernels, mean over 2 ranks." in text(section)
+    assert "of the whole trace: 8.00 ms in 16 kernels, copies and fills, mean over 2 ranks." in text(section)
     assert "per step" not in text(section)
     assert [table.id for table in section.tables()] == ["hotspots-table"]
 
@@ -404,3 +405,27 @@ def test_a_narrow_terminal_drops_first_what_says_nothing() -> None:
     assert "k…" in told  # a cut name ends so
     assert "No room" not in shown(table, 200)
     assert "k…" in shown(table, 200).replace("\n", "")
+
+
+def test_times_of_a_table_share_their_unit_and_nothing_has_one_of_its_own(foreign: dict[str, Any]) -> None:
+    """A span of milliseconds, work of microseconds and no communication, as a trace of one device has."""
+    times = {"sum_ns": 309_000, "span_ns": 3_910_000, "computation_ns": 307_000, "communication_ns": 0, "copy_ns": 2240}
+    foreign["activity"]["devices"] = [{**foreign["activity"]["devices"][0], **times}]
+    foreign["activity"]["streams"] = [{**foreign["activity"]["streams"][0], "sum_ns": 309_000, "span_ns": 3_910_000}]
+    section = profile_report(foreign).section("activity")
+    for table in section.tables():
+        told = zip(table.columns, table.texts(table.rows), strict=True)
+        cells = {column.title: (text.unit, *text.cells) for column, text in told if column.kind == "time_ns"}
+        wanted = {"times added up": "0.309", "span": "3.91", "computation": "0.307", "communication": "0"}
+        wanted["copies"] = "0.00224"
+        assert cells == {title: ("ms", wanted[title]) for title in cells}
+        assert {"times added up", "span"} <= set(cells)
+
+
+def test_each_table_of_times_has_one_unit(foreign: dict[str, Any]) -> None:
+    """A sum of calls apart, which is no time of a call."""
+    for section in profile_report(foreign).sections:
+        for table in section.tables():
+            units = {text.unit for column, text in zip(table.columns, table.texts(table.rows), strict=True)
+                     if column.kind in ("time_ns", "time_ms", "time_s") and column.title != "total"}  # fmt: skip
+            assert len(units) < 2, table.id

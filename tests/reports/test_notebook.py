@@ -63,6 +63,15 @@ def test_html_has_ten_hotspots_and_says_how_many_more(summary: dict[str, Any]) -
     assert 'aria-label="Share of operator self time by category: convolution 41.2 %, ' in html
 
 
+def test_names_that_are_alike_at_both_ends_differ(summary: dict[str, Any]) -> None:
+    names = [f"{'k' * 100}<{one}>{'e' * 100}" for one in ("add", "mul", "div")]
+    for row, name in zip(summary["hotspots"]["rows"], names, strict=False):
+        row["name"] = name
+    profile = FakeProfile(summary)
+    assert all(f"<{one}>" in profile_text(profile) for one in ("add", "mul", "div"))  # type: ignore[arg-type]
+    assert all(f"&lt;{one}&gt;" in profile_html(profile) for one in ("add", "mul", "div"))  # type: ignore[arg-type]
+
+
 def test_the_record_finds_them() -> None:
     assert VIEWS.load("html") is profile_html
     assert VIEWS.load("text") is profile_text

@@ -209,6 +209,17 @@ def test_what_is_cut_is_counted(made: Made) -> None:
     assert "W" * fmt.NAME_LIMIT + "…(9,400morecharacters)" in text
 
 
+def test_names_that_differ_beyond_the_limit_look_different_on_paper() -> None:
+    """Cells, and what figures show; a name cut alone still says how much is left out."""
+    names = [f"{'k' * 700}<{one}>{'e' * 700}" for one in ("add", "mul")]
+    (column,) = paper_columns(Table("t", "Caption", (Column("kernel", "name"),), tuple((name,) for name in names)))
+    shown = [re.sub(f"[{BREAK}{HARD_BREAK}]", "", cell) for cell in column.cells]
+    assert [one in text for one, text in zip(("add", "mul"), shown, strict=True)] == [True, True]
+    assert max(map(len, shown)) <= fmt.NAME_LIMIT
+    (column,) = paper_columns(Table("t", "Caption", (Column("kernel", "name"),), ((names[0],), ("other",))))
+    assert "more characters" in column.cells[0]
+
+
 def test_a_name_that_is_copied_is_the_name(made: Made) -> None:
     text = poppler(made.path, "-layout").replace("\n", " ")
     assert BREAK not in text

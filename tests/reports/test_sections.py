@@ -131,8 +131,65 @@ def test_both_views_stand_side_by_side_with_unknown_and_python(summary: dict[str
 def test_the_papers_view_says_what_it_folds_in(summary: dict[str, Any]) -> None:
     """Attention is GEMM there, an optimizer element-wise; what has no time is not named."""
     summary["categories"].update(full={"GEMM": 0.6, "attention": 0.2, "optimizer": 0.1, "pooling": 0.1, "random": 0.0})
-    said = profile_report(summary).section("categories").blocks[0].text
-    assert "The paper's view counts attention in GEMM; optimizer in element-wise." in said
+    section = profile_report(summary).section("categories")
+    (figure,) = section.figures()
+    said = section.blocks[0].text
+    for text in (said, figure.caption):
+        assert "The paper's view folds others into its eight: attention in GEMM; optimizer in element-wise." in text
+    assert "the sentences at the head of a report speak of the full view" in said
+
+
+@pytest.mark.parametrize(("steps", "there"), [(1, False), (3, False), (4, True), (10, True)])
+def test_quartiles_need_four_steps(summary: dict[str, Any], steps: int, there: bool) -> None:
+    for part in summary["passes"].values():
+        part["steps"] = steps
+    report = profile_report(summary)
+    section = report.section("steps")
+    (figure,) = section.figures()
+    told = [report.lead[0], section.facts()["Step time, median"].hint, report.section("overview").facts()[
+        "Step time, median"].hint, figure.caption, figure.alt]  # fmt: skip
+    assert ["quartiles" in text for text in told] == [there] * 5
+    assert f"{steps} step" in told[0]
+    assert (figure.data.q1 is not None) == there
+    assert ("quartile 1" in [column.title for column in section.table("steps-table").columns]) == there
+
+
+def test_throughput_has_no_more_digits_than_the_step_time(summary: dict[str, Any]) -> None:
+    """64 samples in 718 ms: 720 ms, 89 samples/s."""
+    summary["passes"]["timing"].update(
+        step_ms_median=718.0, step_ms_q1=140.0, step_ms_q3=736.0, samples_per_s=64 / 0.718
+    )
+    report = profile_report(summary)
+    assert "takes 720 ms a step (quartiles 140 to 740 ms, 10 steps)" in report.lead[0]
+    assert report.lead[0].endswith(": 89 samples/s.")
+    for section in ("overview", "steps"):
+        fact = report.section(section).facts()["Throughput"]
+        assert show(fact.value, fact.kind, fact.unit) == "89 samples/s"
+
+
+def test_names_that_are_alike_at_both_ends_differ_in_words_too(summary: dict[str, Any]) -> None:
+    names = [f"{'k' * 100}<{one}>{'e' * 100}" for one in ("add", "mul", "div")]
+    for row, name in zip(summary["hotspots"]["rows"], names, strict=False):
+        row["name"] = name
+    summary["categories"]["unknown_names"] = names
+    report = profile_report(summary)
+    (figure,) = report.section("hotspots").figures()
+    unknown = report.section("categories").blocks[-1].text
+    for said in (figure.alt, unknown):
+        assert all(f"<{one}>" in said for one in ("add", "mul", "div"))
+
+
+def test_copies_are_not_counted_as_kernels(summary: dict[str, Any]) -> None:
+    spots = summary["hotspots"]
+    spots["of"] = "kernel time"
+    for row in spots["rows"]:
+        row["category"] = "GEMM"
+    assert "the top 3 of 16 kernels make up" in profile_report(summary).lead[1]
+    spots["rows"][-1].update(name="Memcpy HtoD (Pinned -> Device)", category="memory copy")
+    report = profile_report(summary)
+    (figure,) = report.section("hotspots").figures()
+    for said in (report.lead[1], report.section("hotspots").blocks[0].text, figure.caption):
+        assert "16 kernels, copies and fills" in said
 
 
 def test_unknown_and_python_share_are_there_even_when_absent(summary: dict[str, Any]) -> None:
