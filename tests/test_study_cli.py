@@ -107,7 +107,7 @@ def test_three_records_make_a_study_with_every_table(cli: Cli, few: Path, tmp_pa
     ended = cli(*arguments)
     assert ended.code == 0, ended.err
     assert "[features 3/3]" in ended.err
-    assert ended.out.rstrip().endswith(f"Wrote {tmp_path / 'mine'}")
+    assert ended.out.rstrip().endswith(f"Wrote {tmp_path / 'mine'}\nNext: wcbench report {tmp_path / 'mine'}")
     study = load_study(tmp_path / "mine")
     assert all(name in ended.out for name in study.members)
     assert study.document["changes"]["made"] == 3  # the batch doubled, of each
@@ -138,7 +138,7 @@ def test_a_study_of_records_says_its_answer_and_goes_on_where_it_stopped(cli: Cl
     study = load_study(tmp_path / "mine")
     assert " ".join(ended.out.split()).startswith("the records " + " ".join(" ".join(study.answer).split())[:60])
     assert all(name in ended.out for name in study.members)
-    assert ended.out.rstrip().endswith(f"Wrote {tmp_path / 'mine'}")
+    assert ended.out.rstrip().endswith(f"Wrote {tmp_path / 'mine'}\nNext: wcbench report {tmp_path / 'mine'}")
     assert "[features 4/4]" in ended.err
     assert study.document["changes"]["made"] == 4  # the batch doubled, of each
     assert study.document["radius"]["distances"] == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -137,7 +138,8 @@ def study(
     else:
         for part in terminal(found.document):
             show(part)
-    closing([f"Wrote {folder}"], quiet=quiet, to_stderr=as_json)
+    following = shlex.join(["wcbench", "report", str(folder)])
+    closing([f"Wrote {folder}", f"Next: {following}"], quiet=quiet, to_stderr=as_json)
 
 
 def parse_changes(text: str) -> int | None:
